@@ -1,0 +1,120 @@
+"""Frozen values that every stage shares. Standard library only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+JSON: TypeAlias = "str | int | float | bool | None | Sequence[JSON] | Mapping[str, JSON]"
+
+
+class ExportFormat(StrEnum):
+    """A file format a recording can leave in. The value is the canonical name."""
+
+    TORCHSCRIPT = "torchscript"
+    TORCHSCRIPT_TRACE = "jit-trace"
+    PT2 = "pt2"
+    ONNX = "onnx"
+    ONNX_TORCHSCRIPT = "onnx-torchscript"
+
+    @property
+    def suffix(self) -> str:
+        """File suffix with its dot; two formats with one suffix write the same file."""
+        return _SUFFIX[self]
+
+    @property
+    def backend(self) -> str:
+        """Loader name in the runtime file: ``jit``, ``pt2`` or ``onnx``."""
+        return _BACKEND[self]
+
+
+_SUFFIX = {
+    ExportFormat.TORCHSCRIPT: ".pt",
+    ExportFormat.TORCHSCRIPT_TRACE: ".pt",
+    ExportFormat.PT2: ".pt2",
+    ExportFormat.ONNX: ".onnx",
+    ExportFormat.ONNX_TORCHSCRIPT: ".onnx",
+}
+_BACKEND = {
+    ExportFormat.TORCHSCRIPT: "jit",
+    ExportFormat.TORCHSCRIPT_TRACE: "jit",
+    ExportFormat.PT2: "pt2",
+    ExportFormat.ONNX: "onnx",
+    ExportFormat.ONNX_TORCHSCRIPT: "onnx",
+}
+
+FORMAT_NAMES: Mapping[str, ExportFormat] = {
+    "torchscript": ExportFormat.TORCHSCRIPT,
+    "jit": ExportFormat.TORCHSCRIPT,
+    "jit-script": ExportFormat.TORCHSCRIPT,
+    "jit-trace": ExportFormat.TORCHSCRIPT_TRACE,
+    "pt2": ExportFormat.PT2,
+    "exported-program": ExportFormat.PT2,
+    "onnx": ExportFormat.ONNX,
+    "onnx-dynamo": ExportFormat.ONNX,
+    "onnx-torchscript": ExportFormat.ONNX_TORCHSCRIPT,
+}
+"""Every name a user may write for a format."""
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """Dtype name (NumPy's, plus ``bfloat16``) and static shape of a tensor."""
+
+    dtype: str
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """A named input or output of a node.
+
+    ``semantics`` holds the free and known fields of the runtime file (``kind``, ``element_names``, ``unit``, ...),
+    in plain JSON values.
+    """
+
+    name: str
+    spec: TensorSpec
+    semantics: Mapping[str, JSON] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSpec:
+    """Interface of a node; port order is positional order of the exported model."""
+
+    name: str
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineSpec:
+    """Nodes in order of completion, and how their ports are wired.
+
+    Flows map a producer ``node/port`` to its consumers; ``inputs`` and ``outputs`` list outer ports by node.
+    """
+
+    name: str
+    nodes: tuple[NodeSpec, ...]
+    data_flow: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    feedback_flow: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    inputs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    outputs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    configs: Mapping[str, JSON] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLine:
+    """Where in the user's code something happened. Evidence only: never part of content."""
+
+    file: str
+    line: int
+    function: str = ""
+    """``module:qualname`` of the function that holds the line, as ``allow`` lists name it."""
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"

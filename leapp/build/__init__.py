@@ -1,0 +1,1 @@
+"""Internal package ``leapp.build``; the public names are those of ``leapp``."""

@@ -1,0 +1,1 @@
+"""Internal package ``leapp.bundle``; the public names are those of ``leapp``."""

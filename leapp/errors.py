@@ -1,0 +1,442 @@
+"""Every error and warning of LEAPP: what happened, and what to do about it.
+
+Each class carries two templates, ``what`` and ``remedy``; the facts that fill them are given as keywords and stay
+readable as ``error.facts``. All of them survive pickling, because a build worker reports to its parent that way.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class _Message:
+    """Fill the class's templates with facts; shared by errors and warnings."""
+
+    what: ClassVar[str] = "{detail}"
+    remedy: ClassVar[str] = ""
+    facts: dict[str, Any]
+
+    def __init__(self, **facts: Any) -> None:
+        self.facts = facts
+        text = self.what.format(**facts)
+        remedy = self.remedy.format(**facts)
+        # The other base is always an exception class, which takes the text.
+        super().__init__(f"{text}\n{remedy}" if remedy else text)  # type: ignore[call-arg]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.facts)
+
+
+def _rebuild(cls: type[_Message], facts: dict[str, Any]) -> _Message:
+    return cls(**facts)
+
+
+class LeappError(_Message, Exception):
+    """Base of all errors raised by LEAPP."""
+
+    exit_code: ClassVar[int] = 1
+    """What ``leapp`` exits with when this error ends a command: 1 a check failed, 2 bad input."""
+
+
+class LeappWarning(_Message, UserWarning):
+    """Base of all warnings issued by LEAPP."""
+
+
+# --- lifecycle -----------------------------------------------------------------------------------------------------
+
+
+class SessionError(LeappError, RuntimeError):
+    """A lifecycle call came at the wrong time."""
+
+
+class NoSessionError(SessionError):
+    """A call needs a trace session and there is none."""
+
+    what = "leapp.{call}() was called, but no trace session is open."
+    remedy = "Call leapp.start(name) first."
+
+
+class SessionStillOpenError(SessionError):
+    """``compile_graph`` was called before ``stop``."""
+
+    what = "leapp.compile_graph() was called while the session {name!r} is still open."
+    remedy = "Call leapp.stop() after the code to record, then leapp.compile_graph()."
+
+
+class NothingAnnotatedError(SessionError):
+    """A session ended without a single node."""
+
+    what = "The session {name!r} recorded no node: nothing called annotate.input_tensors()."
+    remedy = "Annotate the code to export, or check that the entry really runs it."
+
+
+class SecondSessionError(SessionError):
+    """A build's entry opened a second session and nothing says which one counts."""
+
+    exit_code = 2
+    what = "The entry called leapp.start({second!r}) after leapp.start({first!r})."
+    remedy = 'Name the one that counts in the manifest: [pipeline] trace = "{first}".'
+
+
+class PipelineNameError(SessionError, ValueError):
+    """A pipeline name cannot be used as a folder and file name."""
+
+    exit_code = 2
+    what = "{name!r} cannot name a pipeline: {why}."
+    remedy = "Use letters, digits, '.', '_' and '-', beginning with a letter or digit."
+
+
+# --- recording -----------------------------------------------------------------------------------------------------
+
+
+class TraceError(LeappError, RuntimeError):
+    """Something in the traced code cannot be recorded."""
+
+
+class InvalidNameError(TraceError, ValueError):
+    """A node or port name that no bundle can hold."""
+
+    what = "{kind} name {name!r} cannot be used: {why}."
+    remedy = "Names may hold anything but '/', '\\', NUL and line breaks, and must not be empty, '.' or '..'."
+
+
+class NotATensorError(TraceError, TypeError):
+    """Something other than a tensor was declared as a port."""
+
+    what = "Node {node!r}: {direction} {port!r} is a {kind}, not a tensor."
+    remedy = "Declare tensors, or dicts, lists, tuples and dataclasses of tensors."
+
+
+class TensorClassError(TraceError, TypeError):
+    """A tensor class that cannot be traced."""
+
+    what = "Node {node!r}: {port!r} is a {kind}; {why}."
+    remedy = "Hand in a plain torch.Tensor or Parameter; for a subclass, t.as_subclass(torch.Tensor)."
+
+
+class OutputBeforeInputError(TraceError):
+    """``output_tensors`` for a node that is not open."""
+
+    what = "annotate.output_tensors({node!r}) was called, but no node {node!r} is open ({where})."
+    remedy = "Call annotate.input_tensors({node!r}, ...) before the computation; open nodes: {open}."
+
+
+class OutputNotTracedError(TraceError, TypeError):
+    """A declared output carries no recorded value."""
+
+    what = "Node {node!r}: output {port!r} is a plain {kind}; no recorded operation leads to it ({where})."
+    remedy = (
+        "Compute it from what annotate.input_tensors() returned; a warning above names the call where the trace "
+        "was lost. A value that is meant to be fixed belongs in static_outputs."
+    )
+
+
+class ForeignValueError(TraceError):
+    """A value of one node was used in another without being declared there."""
+
+    what = "A value of node {owner!r} was used in node {user!r} at {where}, where it was not declared."
+    remedy = "Declare it: annotate.input_tensors({user!r}, {{...}}), after node {owner!r} has declared it as an output."
+
+
+class NodeNotClosedError(TraceError):
+    """A node was opened and never closed."""
+
+    what = "Node {node!r}, opened at {where}, was never closed."
+    remedy = "Call annotate.output_tensors({node!r}, {{...}}) on every path through the code."
+
+
+class NodeOriginError(TraceError):
+    """One node name was opened by two places in the code."""
+
+    what = "Node {node!r} was opened at {first} and again at {second}."
+    remedy = "Give the two places different node names."
+
+
+class NodeReopenedError(TraceError):
+    """``input_tensors`` for a node whose computation has already begun with the same ports."""
+
+    what = "Node {node!r}: input {port!r} was declared twice, at {first} and at {second}."
+    remedy = "Close the node with annotate.output_tensors({node!r}, ...) before it is entered again."
+
+
+class PortCollisionError(TraceError, ValueError):
+    """Two ports flatten to one name."""
+
+    what = "Node {node!r}: {first} and {second} both flatten to the {direction} port {port!r}."
+    remedy = "Rename one of the keys; nested keys are joined with '_'."
+
+
+class SharedInputError(TraceError, ValueError):
+    """One tensor was declared as two inputs of a node."""
+
+    what = "Node {node!r}: inputs {first!r} and {second!r} are the same tensor."
+    remedy = "Declare it once, or hand in {second!r}.clone()."
+
+
+class InputWrittenError(TraceError):
+    """An input's memory changed while its node was open, and no recorded write explains it."""
+
+    what = "Node {node!r}: the memory of input {port!r} was written while the node was open, by a write that was not recorded."
+    remedy = "Write through the value that annotate.input_tensors() returned, not through an earlier view of it."
+
+
+class SampleMismatchError(TraceError, ValueError):
+    """A node was entered again with other ports, shapes or dtypes."""
+
+    what = "Node {node!r} was entered again with another interface: {difference}."
+    remedy = "A node has one interface; use another node name for another one."
+
+
+class RecordingsDifferError(TraceError):
+    """A node was entered again and computed something else."""
+
+    what = "Node {node!r} was recorded {count} times and its computation differs: {difference} ({where})."
+    remedy = "The graph depends on data or on Python state; use torch.where, or make the value an input or a state."
+
+
+class DataDependentBranchError(TraceError):
+    """Python decided on the value of a traced tensor."""
+
+    what = "A Python branch on the value of a traced tensor in node {node!r} at {where} ({op})."
+    remedy = (
+        "Only the side that was taken would be exported. Use torch.where(condition, a, b), or allow it: "
+        'allow={{"branches": ["{function}"]}}.'
+    )
+
+
+class DataDependentLengthError(TraceError):
+    """Iteration over, or length of, something whose length depends on the data."""
+
+    what = "The length of a traced result that depends on the data was read in node {node!r} at {where} ({op})."
+    remedy = 'Use a mask of fixed shape instead of a selection, or allow it: allow={{"escapes": ["{function}"]}}.'
+
+
+class WrongThreadError(TraceError):
+    """A traced value was used in another thread than its node's."""
+
+    what = "A traced value of node {node!r} was used in thread {thread!r} at {where}; the node was opened in {owner!r}."
+    remedy = (
+        "Compute a node in one thread, or hand the other thread a plain copy: value.detach().clone() outside a node."
+    )
+
+
+class ConstantKindError(TraceError, TypeError):
+    """A constant that no model file can hold."""
+
+    what = "Node {node!r}: a {kind} tensor was used at {where}; it cannot be stored as a constant."
+    remedy = "Convert it first: {advice}."
+
+
+class ConstantChangedError(TraceError):
+    """A large constant kept by reference was changed before it was written."""
+
+    what = "Node {node!r}: the constant {name!r} changed between its use and leapp.compile_graph()."
+    remedy = "Call compile_graph() before training goes on, or clone the weights first."
+
+
+class UnrecordableOpError(TraceError):
+    """A call that cannot be written down as a graph node."""
+
+    what = "Node {node!r}: {op} at {where} cannot be recorded: {why}."
+    remedy = "{advice}"
+
+
+# --- what leaves the trace (warnings) ------------------------------------------------------------------------------
+
+
+class TraceEscapeWarning(LeappWarning):
+    """A traced value became a plain Python value."""
+
+    what = "{op} at {where} reads a traced value of node {node!r}; what is computed from it is frozen in the export."
+    remedy = 'Stay in tensors, or say that it is meant: allow={{"escapes": ["{function}"]}}.'
+
+
+class UntracedOpWarning(LeappWarning):
+    """A traced value went through a call that was not recorded."""
+
+    what = (
+        "{op} at {where} took a traced value of node {node!r} and was not recorded; its result is frozen in the export."
+    )
+    remedy = "Use a torch operation, or supply one with FunctionPatch."
+
+
+class RandomOpWarning(LeappWarning):
+    """Random numbers were drawn inside a node."""
+
+    what = "{op} at {where} draws random numbers in node {node!r}; {effect}."
+    remedy = 'Call .eval(), move the draw out of the node, or say that it is meant: allow={{"random": ["{function}"]}}.'
+
+
+class HiddenStateWarning(LeappWarning):
+    """A tensor that outlives the node carries values from tick to tick."""
+
+    what = "A tensor that outlives node {node!r} is written at {where} and its old content reaches an output."
+    remedy = "Declare it with annotate.state_tensors() or annotate.module()."
+
+
+class UnusedInputWarning(LeappWarning):
+    """Declared inputs that the exported model does not need."""
+
+    what = (
+        "Node {node!r}: detected the following inputs are not used in the computation or directly returned as output: "
+        "{ports}"
+    )
+    remedy = "Drop them from annotate.input_tensors(), unless the wider interface is meant."
+
+
+class WireLostWarning(LeappWarning):
+    """A value computed between two nodes was declared as an input."""
+
+    what = "Node {node!r}: input {port!r} was computed outside every node from {source}, so the wire is lost ({where})."
+    remedy = "Move that computation into a node, or call annotate.mirror_leapp_tags(source, target) when the values are equal."
+
+
+class SessionReplacedWarning(LeappWarning):
+    """``start`` was called while a session was open."""
+
+    what = "leapp.start({second!r}) was called while the session {first!r} was open; {first!r} is dropped."
+    remedy = "Call leapp.stop() before the next leapp.start()."
+
+
+# --- export --------------------------------------------------------------------------------------------------------
+
+
+class ExportError(LeappError, RuntimeError):
+    """A recording cannot be written in a format."""
+
+
+class UnknownFormatError(ExportError, ValueError):
+    """A format name that does not exist."""
+
+    exit_code = 2
+    what = "Unknown export format {format!r} for node {node!r}."
+    remedy = "Known formats: {known}."
+
+
+class FormatConflictError(ExportError, ValueError):
+    """Two formats that write the same file."""
+
+    exit_code = 2
+    what = "Node {node!r}: the formats {first!r} and {second!r} both write {file!r}."
+    remedy = "Ask for one of them."
+
+
+class UnsupportedOpError(ExportError):
+    """A format cannot hold an operation or a constant."""
+
+    what = "Node {node!r}: {format} cannot hold {op} ({where}): {why}"
+    remedy = "Write it with other torch operations, or export this node in another format."
+
+
+class ArtifactLoadError(ExportError):
+    """An artifact could not be loaded again."""
+
+    what = "{path} could not be loaded as {format}: {why}"
+    remedy = "Rebuild the bundle; if it persists, export this node in another format."
+
+
+class ValidationError(LeappError, AssertionError):
+    """Replayed artifacts do not give the traced outputs."""
+
+    what = "{count} node(s) did not reproduce their recorded samples:\n{detail}"
+    remedy = "See the reports in `error.facts['reports']`; rtol, atol and strict are parameters of compile_graph()."
+
+
+class MissingDependencyError(LeappError, ImportError):
+    """An optional library is needed and not installed."""
+
+    exit_code = 2
+    what = "{what_for} needs {package}, which is not installed."
+    remedy = "Install it: {command}"
+
+
+# --- bundles -------------------------------------------------------------------------------------------------------
+
+
+class BundleError(LeappError, RuntimeError):
+    """A bundle cannot be read or written."""
+
+
+class NotABundleError(BundleError, FileNotFoundError):
+    """A folder is not a bundle."""
+
+    exit_code = 2
+    what = "{path} is not a bundle: {why}."
+    remedy = "Name a folder that holds a bundle.json, for example dist/<name>/<version>."
+
+
+class BundleFormatError(BundleError, ValueError):
+    """A file of a bundle does not have the form its schema demands."""
+
+    what = "{path}: {why}."
+    remedy = "The bundle was damaged or edited by hand; build it again."
+
+
+class BundleTooNewError(BundleError):
+    """A bundle needs a newer reader."""
+
+    exit_code = 2
+    what = "{path} needs reader level {needs}; this leapp reads up to {has}."
+    remedy = "Update leapp-build."
+
+
+class ForeignFolderError(BundleError, FileExistsError):
+    """A folder that was not made by LEAPP would be replaced."""
+
+    exit_code = 2
+    what = "{path} is not empty and holds no bundle.json of ours; it is left as it is."
+    remedy = "Choose another output folder, or empty this one yourself."
+
+
+# --- manifests and builds ------------------------------------------------------------------------------------------
+
+
+class ManifestError(LeappError, ValueError):
+    """A manifest has problems; all of them are listed."""
+
+    exit_code = 2
+    what = "{count} problem(s) in manifests:\n{detail}"
+    remedy = "`leapp schema` prints the JSON Schema of a manifest; `leapp check` validates without building."
+
+
+class BuildError(LeappError, RuntimeError):
+    """A pipeline could not be built."""
+
+
+class UnknownNodeError(BuildError, ValueError):
+    """The manifest configures a node that the entry never opened."""
+
+    exit_code = 2
+    what = "{manifest}: [nodes.{node}] is not a node of this pipeline."
+    remedy = "Nodes that were recorded: {known}."
+
+
+class EntryMissingError(BuildError, ValueError):
+    """The entry's callable does not exist."""
+
+    exit_code = 2
+    what = "Entry {entry!r}: {why}."
+    remedy = "{advice}"
+
+
+class EntryFailedError(BuildError):
+    """The entry raised, exited or was killed."""
+
+    exit_code = 3
+    what = "Entry {entry!r} {how}."
+    remedy = "The session's output is in {log}."
+
+
+class EntryTimeoutError(EntryFailedError):
+    """The entry ran out of time."""
+
+    what = "Entry {entry!r} did not finish within {timeout_s} s and was ended."
+    remedy = "Raise [session] timeout_s, or give the entry less to do. The session's output is in {log}."
+
+
+class WorkerFaultError(BuildError):
+    """A build worker broke in our code."""
+
+    exit_code = 70
+    what = "The build worker for {manifest} failed: {detail}"
+    remedy = "This is a fault of LEAPP; please report it with the log {log}."

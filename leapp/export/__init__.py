@@ -1,0 +1,1 @@
+"""Internal package ``leapp.export``; the public names are those of ``leapp``."""

@@ -1,0 +1,1 @@
+"""Internal package ``leapp.graph``; the public names are those of ``leapp``."""

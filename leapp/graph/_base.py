@@ -1,0 +1,71 @@
+"""A finished recording as the later stages see it, and what a pass over it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from torch import fx
+
+if TYPE_CHECKING:
+    import torch
+
+    from leapp._spec import NodeSpec, SourceLine
+
+
+@dataclass(frozen=True)
+class NodeGraph:
+    """One node's recording.
+
+    ``graph`` has one placeholder per input of ``spec`` in order and returns a tuple with one value per output in order
+    (a bare value when there is one). ``constants`` maps every ``get_attr`` target to a CPU tensor that nobody else
+    writes; a target with dots stands for nested attributes. ``sources`` maps FX node names to the user's line; it is
+    evidence and must never reach content.
+    """
+
+    spec: NodeSpec
+    graph: fx.Graph
+    constants: Mapping[str, torch.Tensor]
+    sources: Mapping[str, SourceLine] = field(default_factory=dict)
+
+    def module(self) -> fx.GraphModule:
+        """A GraphModule over the same graph; constants are registered as buffers, names may be nested."""
+        import torch
+
+        root = torch.nn.Module()
+        for name, value in self.constants.items():
+            *path, leaf = name.split(".")
+            owner = root
+            for part in path:
+                child = owner._modules.get(part)
+                if child is None:
+                    child = torch.nn.Module()
+                    owner.add_module(part, child)
+                owner = child
+            owner.register_buffer(leaf, value)
+        return fx.GraphModule(root, self.graph, class_name="Recording")
+
+
+@dataclass(frozen=True)
+class PassResult:
+    """What a pass gives back: the graph, and whether anything changed."""
+
+    graph: NodeGraph
+    changed: bool
+
+
+Pass = Callable[[NodeGraph], PassResult]
+
+
+def run_passes(graph: NodeGraph, passes: Sequence[Pass]) -> NodeGraph:
+    """Run ``passes`` in order; an exception in one carries a note that names it and those that ran before."""
+    done: list[str] = []
+    for each in passes:
+        try:
+            graph = each(graph).graph
+        except Exception as error:
+            error.add_note(f"in graph pass {each.__name__!r} on node {graph.spec.name!r}, after {done or 'none'}")
+            raise
+        done.append(each.__name__)
+    return graph

@@ -1,0 +1,1 @@
+"""Internal package ``leapp.graph.passes``; the public names are those of ``leapp``."""

@@ -1,0 +1,1 @@
+"""Internal package ``leapp.manifest``; the public names are those of ``leapp``."""

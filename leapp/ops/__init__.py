@@ -1,0 +1,1 @@
+"""Internal package ``leapp.ops``; the public names are those of ``leapp``."""

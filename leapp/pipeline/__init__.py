@@ -1,0 +1,1 @@
+"""Internal package ``leapp.pipeline``; the public names are those of ``leapp``."""

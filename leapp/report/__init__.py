@@ -1,0 +1,1 @@
+"""Internal package ``leapp.report``; the public names are those of ``leapp``."""

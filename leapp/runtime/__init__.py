@@ -1,0 +1,1 @@
+"""Internal package ``leapp.runtime``; the public names are those of ``leapp``."""

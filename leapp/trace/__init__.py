@@ -1,0 +1,1 @@
+"""Internal package ``leapp.trace``; the public names are those of ``leapp``."""
