@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import TYPE_CHECKING, TypeAlias
+from enum import Enum, StrEnum
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 JSON: TypeAlias = "str | int | float | bool | None | Sequence[JSON] | Mapping[str, JSON]"
+
+
+class Unset(Enum):
+    """The type of ``UNSET``: nothing was said, which differs from an explicit None."""
+
+    UNSET = "UNSET"
+
+
+UNSET: Final = Unset.UNSET
 
 
 class ExportFormat(StrEnum):
