@@ -1,0 +1,52 @@
+"""What a row of an operation table is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any
+
+Rule = Callable[..., tuple[tuple[Any, ...], dict[str, Any]]]
+"""Takes the call's arguments as graph arguments and gives the positional and keyword arguments to record."""
+
+
+Expansion = Callable[..., Any]
+"""Takes ``emit(target, *args, **kwargs)``, the call's graph arguments and its eager arguments; gives the last node."""
+
+
+class Kind(Enum):
+    """What the tracer does with a call."""
+
+    RECORD = auto()
+    """Append one node."""
+    METADATA = auto()
+    """Run only: the answer follows from shape, dtype or layout, which a recording fixes anyway."""
+    PLAIN = auto()
+    """Run only: the result takes nothing from the tensor's values and is an ordinary tensor."""
+    ESCAPE = auto()
+    """The value leaves the trace; see ``leapp.trace.escapes``."""
+    CROSSING = auto()
+    """A conversion that keeps the trace (``torch.tensor(x)``, ``torch.as_tensor(x)``)."""
+    REFUSE = auto()
+    """Cannot be recorded; ``why`` says so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """All that the tracer knows of one callable.
+
+    ``op`` and ``target`` are those of the FX node; ``rule`` rewrites graph arguments; ``expand`` appends several nodes
+    where the call has no public function of its own; ``writes`` says that the call writes its first argument; ``random``
+    that it draws from a generator.
+    """
+
+    kind: Kind
+    name: str
+    op: str = "call_function"
+    target: Any = None
+    rule: Rule | None = None
+    expand: Expansion | None = None
+    writes: bool = False
+    random: bool = False
+    why: str = ""

@@ -1,0 +1,290 @@
+"""Method, operator and property forms of torch -> the public torch function that is recorded.
+
+Rows that follow from a name are derived when first met (``row_of``); rows that do not are listed. What has no public
+function stays ``call_method``.
+"""
+
+from __future__ import annotations
+
+import operator
+from types import FunctionType
+from typing import Any, Final
+
+import torch
+
+from leapp.ops import _rules as rules
+from leapp.ops._row import Kind, Row
+
+_TensorBase: Any = torch._C.TensorBase
+
+
+def _function(target: Any, **facts: Any) -> Row:
+    return Row(Kind.RECORD, facts.pop("name", target.__name__), target=target, **facts)
+
+
+def _method(name: str, **facts: Any) -> Row:
+    return Row(Kind.RECORD, name, op="call_method", target=name, **facts)
+
+
+def _divided_by(emit: Any, args: tuple[Any, ...], eager: tuple[Any, ...]) -> Any:
+    """``2 / x`` is computed by torch as ``x.reciprocal() * 2``; the last bit follows from that."""
+    del eager
+    return emit(torch.mul, emit(torch.reciprocal, args[0]), args[1])
+
+
+def _transposed(emit: Any, args: tuple[Any, ...], eager: tuple[Any, ...]) -> Any:
+    rank = eager[0].dim()
+    if rank <= 2:
+        return emit(torch.t, args[0])
+    return emit(torch.permute, args[0], tuple(reversed(range(rank))))
+
+
+def _reversed(emit: Any, args: tuple[Any, ...], eager: tuple[Any, ...]) -> Any:
+    rank = eager[0].dim()
+    return emit(torch.flip, args[0], tuple(range(rank))) if rank else args[0]
+
+
+_OPERATORS: Final[dict[str, Row]] = {
+    "__add__": _function(torch.add),
+    "__radd__": _function(torch.add),
+    "__sub__": _function(torch.sub),
+    "__rsub__": _function(torch.rsub),
+    "__mul__": _function(torch.mul),
+    "__rmul__": _function(torch.mul),
+    "__truediv__": _function(torch.div),
+    "__div__": _function(torch.div),
+    "__rdiv__": Row(Kind.RECORD, "div", expand=_divided_by),
+    "__rtruediv__": Row(Kind.RECORD, "div", expand=_divided_by),
+    "__floordiv__": _function(torch.floor_divide),
+    "__rfloordiv__": _function(torch.floor_divide, rule=rules.swapped),
+    "__mod__": _function(torch.remainder),
+    "__rmod__": _function(torch.remainder, rule=rules.swapped),
+    "__pow__": _function(torch.pow),
+    "__rpow__": _function(torch.pow, rule=rules.swapped),
+    "__matmul__": _function(torch.matmul),
+    "__rmatmul__": _function(torch.matmul, rule=rules.swapped),
+    "__and__": _function(torch.bitwise_and),
+    "__rand__": _function(torch.bitwise_and),
+    "__or__": _function(torch.bitwise_or),
+    "__ror__": _function(torch.bitwise_or),
+    "__xor__": _function(torch.bitwise_xor),
+    "__rxor__": _function(torch.bitwise_xor),
+    "__invert__": _function(torch.bitwise_not),
+    "__lshift__": _function(torch.bitwise_left_shift),
+    "__rlshift__": _function(torch.bitwise_left_shift, rule=rules.swapped),
+    "__rshift__": _function(torch.bitwise_right_shift),
+    "__rrshift__": _function(torch.bitwise_right_shift, rule=rules.swapped),
+    "__eq__": _function(torch.eq),
+    "__ne__": _function(torch.ne),
+    "__lt__": _function(torch.lt),
+    "__le__": _function(torch.le),
+    "__gt__": _function(torch.gt),
+    "__ge__": _function(torch.ge),
+    "__neg__": _function(torch.neg),
+    "__pos__": _function(torch.positive),
+    "__abs__": _function(torch.abs),
+    "__getitem__": _function(operator.getitem),
+    "__setitem__": _function(operator.setitem, writes=True),
+    "__iadd__": _method("add_", writes=True),
+    "__isub__": _method("sub_", writes=True),
+    "__imul__": _method("mul_", writes=True),
+    "__itruediv__": _method("div_", writes=True),
+    "__idiv__": _method("div_", writes=True),
+    "__ifloordiv__": _method("floor_divide_", writes=True),
+    "__imod__": _method("remainder_", writes=True),
+    "__ipow__": _method("pow_", writes=True),
+    "__iand__": _method("bitwise_and_", writes=True),
+    "__ior__": _method("bitwise_or_", writes=True),
+    "__ixor__": _method("bitwise_xor_", writes=True),
+    "__ilshift__": _method("bitwise_left_shift_", writes=True),
+    "__irshift__": _method("bitwise_right_shift_", writes=True),
+    "__reversed__": Row(Kind.RECORD, "flip", expand=_reversed),
+    "__deepcopy__": Row(Kind.RECORD, "clone", expand=lambda emit, args, eager: emit(torch.clone, args[0])),  # noqa: ARG005
+}
+
+_PROPERTIES: Final[dict[str, Row]] = {
+    "T": Row(Kind.RECORD, "t", expand=_transposed),
+    "H": _function(torch.adjoint),
+    "mT": _function(torch.transpose, rule=lambda x: ((x, -2, -1), {})),
+    "mH": _function(torch.adjoint),
+    "real": _function(torch.real),
+    "imag": _function(torch.imag),
+    "data": _function(torch.detach),
+}
+"""Properties that compute; every other one reads what a recording fixes."""
+
+_METHODS: Final[dict[str, Row]] = {
+    "bool": _method("to", rule=rules.cast_to(torch.bool)),
+    "byte": _method("to", rule=rules.cast_to(torch.uint8)),
+    "char": _method("to", rule=rules.cast_to(torch.int8)),
+    "short": _method("to", rule=rules.cast_to(torch.int16)),
+    "int": _method("to", rule=rules.cast_to(torch.int32)),
+    "long": _method("to", rule=rules.cast_to(torch.int64)),
+    "half": _method("to", rule=rules.cast_to(torch.float16)),
+    "bfloat16": _method("to", rule=rules.cast_to(torch.bfloat16)),
+    "float": _method("to", rule=rules.cast_to(torch.float32)),
+    "double": _method("to", rule=rules.cast_to(torch.float64)),
+    "cfloat": _method("to", rule=rules.cast_to(torch.complex64)),
+    "cdouble": _method("to", rule=rules.cast_to(torch.complex128)),
+    "type": _method("to", rule=rules.cast),
+    "to": _method("to", rule=rules.device_free),
+    "cpu": _method("to", rule=rules.device_free),
+    **{name: _function(getattr(torch, name), rule=rules.packed) for name in ("flip", "permute", "tile", "reshape")},
+    **{
+        name: _function(
+            getattr(torch, name),
+            rule=lambda *args, **kwargs: rules.numpy_keywords(*rules.packed_dims(*args)[0], **kwargs),
+        )
+        for name in ("sum", "mean", "amax", "amin", "nansum", "nanmean", "count_nonzero")
+    },
+    # No public function of these names takes a tensor.
+    **{name: _method(name) for name in ("view", "expand", "repeat", "unfold", "contiguous", "type_as", "unflatten")},
+}
+
+METADATA: Final[frozenset[str]] = frozenset(
+    "size dim ndim ndimension shape stride numel nelement element_size storage_offset is_contiguous is_floating_point "
+    "is_complex is_signed is_inference is_conj is_neg is_pinned is_shared is_set_to get_device data_ptr "
+    "const_data_ptr untyped_storage storage storage_type _typed_storage dim_order is_same_size is_tensor is_storage "
+    "result_type can_cast promote_types numel is_coalesced sparse_dim dense_dim is_distributed has_names "
+    "requires_grad_ retain_grad register_hook register_post_accumulate_grad_hook backward detach_ "
+    "__len__ __hash__ __dir__ __dlpack_device__ __sizeof__ __class__ _is_view _use_count _fix_weakref share_memory_ "
+    "record_stream pin_memory align_as rename names refine_names _has_compatible_shallow_copy_type "
+    "_shallow_copy_type_compatible set_default_dtype broadcast_shapes overrides _debug_has_internal_overlap".split()
+)
+"""Calls whose answer follows from shape, dtype, layout or autograd state."""
+
+ESCAPES: Final[frozenset[str]] = frozenset(
+    "item tolist __float__ __int__ __index__ __complex__ __long__ __bool__ __nonzero__ __contains__ __format__ "
+    "__repr__ __str__ numpy __array__ __dlpack__ __reduce_ex__ __reduce__ _reduce_ex_internal equal allclose "
+    "is_nonzero unique_consecutive_length".split()
+)
+
+_PLAIN: Final[frozenset[str]] = frozenset("new_tensor new_zeros new_ones new_empty new_empty_strided new".split())
+"""Factories that take only dtype and device from the tensor."""
+
+_CROSSINGS: Final[frozenset[str]] = frozenset(("tensor", "as_tensor", "asarray", "scalar_tensor"))
+
+RANDOM: Final[frozenset[str]] = frozenset(
+    "rand randn randint randperm normal bernoulli multinomial poisson binomial rand_like randn_like randint_like "
+    "normal_ uniform_ random_ exponential_ geometric_ cauchy_ log_normal_ bernoulli_ _standard_gamma "
+    "_sample_dirichlet gumbel_softmax _fused_dropout native_dropout".split()
+)
+"""Calls that always draw."""
+
+_DRAWS_WHEN_TRAINING: Final[frozenset[str]] = frozenset(
+    "dropout dropout_ dropout1d dropout2d dropout3d feature_dropout feature_dropout_ alpha_dropout alpha_dropout_ "
+    "feature_alpha_dropout feature_alpha_dropout_ rrelu rrelu_ rrelu_with_noise rnn_tanh rnn_relu lstm gru "
+    "multi_head_attention_forward scaled_dot_product_attention fractional_max_pool2d fractional_max_pool3d".split()
+)
+"""Calls that draw depending on their arguments; whether one did is seen by the generator's state."""
+
+MAY_DRAW: Final = RANDOM | _DRAWS_WHEN_TRAINING
+
+_ROWS: dict[Any, Row] = {}
+
+
+def row_of(function: Any) -> Row:
+    """The row of a callable as ``__torch_function__`` receives it; derived once and kept."""
+    row = _ROWS.get(function)
+    if row is None:
+        row = _ROWS[function] = _derive(function)
+    return row
+
+
+def _derive(function: Any) -> Row:
+    name = getattr(function, "__name__", type(function).__name__)
+    if name in ("__get__", "__set__", "__delete__"):
+        return _property_row(function, name)
+    if name in METADATA:
+        return Row(Kind.METADATA, name)
+    if name in ESCAPES:
+        return Row(Kind.ESCAPE, name)
+    if _is_tensor_method(function):
+        return _method_row(function, name)
+    if name in _CROSSINGS:
+        return Row(Kind.CROSSING, name)
+    return Row(
+        Kind.RECORD,
+        name,
+        target=function,
+        rule=rules.without_defaults(function) if isinstance(function, FunctionType) else rules.numpy_keywords,
+        writes=_is_in_place(name),
+        random=name in MAY_DRAW,
+    )
+
+
+def _property_row(wrapper: Any, access: str) -> Row:
+    name = getattr(wrapper.__self__, "__name__", "")
+    if access != "__get__":
+        if name in ("requires_grad", "grad", "names", "_grad", "_backward_hooks"):
+            return Row(Kind.METADATA, name)
+        return Row(Kind.REFUSE, name, why=f"assigning to .{name} replaces memory behind the trace")
+    return _PROPERTIES.get(name) or Row(Kind.METADATA, name)
+
+
+def _method_row(function: Any, name: str) -> Row:
+    if name in _PLAIN:
+        return Row(Kind.PLAIN, name)
+    listed = _OPERATORS.get(name) or _METHODS.get(name)
+    if listed is not None:
+        return listed
+    if name in ("set_", "resize_", "resize_as_", "resize", "resize_as", "swap_tensors", "module_load"):
+        return Row(Kind.REFUSE, name, why="it replaces a tensor's memory")
+    public = None if name.endswith("_") else getattr(torch, name, None)
+    if callable(public) and not isinstance(public, type):
+        rule = rules.without_defaults(function) if isinstance(function, FunctionType) else rules.numpy_keywords
+        return _function(public, name=name, rule=rule, random=name in MAY_DRAW)
+    return _method(name, rule=rules.numpy_keywords, writes=_is_in_place(name), random=name in MAY_DRAW)
+
+
+def _is_tensor_method(function: Any) -> bool:
+    name = function.__name__ if hasattr(function, "__name__") else ""
+    owner = getattr(function, "__objclass__", None)
+    if owner is not None:
+        return issubclass(torch.Tensor, owner)
+    return isinstance(function, FunctionType) and function.__qualname__.split(".")[0] in ("Tensor", "TensorBase") and (
+        getattr(torch.Tensor, name, None) is function or hasattr(_TensorBase, name)
+    )
+
+
+def _is_in_place(name: str) -> bool:
+    return name.endswith("_") and not name.endswith("__")
+
+
+def public_name(target: Any) -> str:
+    """Name of an FX target as its users write it: ``torch.nn.functional.linear``, not where it is defined."""
+    name = _public_names().get(_identity(target))
+    if name is not None:
+        return name
+    module = getattr(target, "__module__", None) or ""
+    return f"{module}.{getattr(target, '__qualname__', repr(target))}".removeprefix("builtins.").lstrip(".")
+
+
+def _identity(target: Any) -> Any:
+    try:
+        hash(target)
+    except TypeError:
+        return id(target)
+    return target
+
+
+_PUBLIC_NAMES: dict[Any, str] = {}
+
+
+def _public_names() -> dict[Any, str]:
+    if not _PUBLIC_NAMES:
+        modules = (
+            ("operator", operator),
+            ("torch", torch),
+            ("torch.nn.functional", torch.nn.functional),
+            ("torch.linalg", torch.linalg),
+            ("torch.special", torch.special),
+            ("torch.fft", torch.fft),
+        )
+        for prefix, module in modules:
+            exported = getattr(module, "__all__", None) if prefix == "operator" else dir(module)
+            for name in exported or ():
+                thing = getattr(module, name, None)
+                if not name.startswith("_") and callable(thing) and not isinstance(thing, type):
+                    _PUBLIC_NAMES.setdefault(_identity(thing), f"{prefix}.{name}")
+    return _PUBLIC_NAMES

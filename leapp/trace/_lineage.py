@@ -1,0 +1,68 @@
+"""Which graph value stands for which Python object.
+
+A traced object carries one ``Value`` in the attribute ``ATTRIBUTE``. Tensor and array wrappers fill the registry of
+wrapper types, so that the stages that only ask "is this traced?" need to know neither.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from torch import fx
+
+    from leapp.trace.node import Recording
+
+ATTRIBUTE: Final = "_leapp"
+
+
+class PortId(NamedTuple):
+    """A port of a node; as text ``node/port``, the key of every wire."""
+
+    node: str
+    port: str
+
+    def __str__(self) -> str:
+        return f"{self.node}/{self.port}"
+
+
+class Value:
+    """What the recorder knows of one traced object.
+
+    ``recording`` and ``fx`` say where it was computed last; ``memory`` names the memory it sees, equal for values
+    that alias each other; ``storage`` is the address of its storage object, valid while the object lives. ``origin``
+    is the output port it left a node by, kept when the object enters another node.
+    """
+
+    __slots__ = ("fx", "memory", "origin", "recording", "storage")
+
+    def __init__(
+        self, recording: Recording | None, fx: fx.Node | None, memory: int, storage: int, origin: PortId | None = None
+    ) -> None:
+        self.recording = recording
+        self.fx = fx
+        self.memory = memory
+        self.storage = storage
+        self.origin = origin
+
+
+_WRAPPERS: dict[type, type] = {}
+"""Traced class -> the class an object gets back when its session ends."""
+
+
+def register_wrapper(traced: type, plain: type) -> None:
+    """Announce a traced class and the class it stands in for."""
+    _WRAPPERS[traced] = plain
+
+
+def plain_class(traced: type) -> type | None:
+    """The class that ``traced`` stands in for; None when it is no traced class."""
+    return _WRAPPERS.get(traced)
+
+
+def value_of(thing: Any) -> Value | None:
+    """The lineage of a traced object; None for anything else."""
+    if type(thing) in _WRAPPERS:
+        value: Value | None = getattr(thing, ATTRIBUTE, None)
+        return value
+    return None

@@ -1,0 +1,167 @@
+"""What it means when a traced value leaves the trace, decided in one place."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import os
+import warnings
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+from leapp.errors import (
+    DataDependentBranchError,
+    LeappWarning,
+    RandomOpWarning,
+    TraceEscapeWarning,
+    UntracedOpWarning,
+)
+from leapp.trace.source import caller, innermost, source_line
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from leapp.trace.source import Place
+
+BRANCHES: Final = frozenset(("__bool__", "__nonzero__", "__contains__"))
+"""Reads whose answer Python decides on."""
+
+_SPELLING: Final = {
+    "__float__": "float()",
+    "__int__": "int()",
+    "__index__": "int()",
+    "__bool__": "bool()",
+    "__contains__": "in",
+    "__format__": "format()",
+    "__repr__": "repr()",
+    "__array__": "numpy.asarray()",
+    "item": ".item()",
+    "tolist": ".tolist()",
+    "numpy": ".numpy()",
+}
+
+ALLOW_KEYS: Final = ("branches", "escapes", "random", "untraced", "not-varied", "no-element-names")
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something that a person or a later check should know; evidence only."""
+
+    kind: str
+    node: str
+    op: str
+    file: str
+    line: int
+    function: str
+
+
+@dataclass
+class EscapePolicy:
+    """What the user allowed, whether strictness was asked for, and what was noticed so far.
+
+    ``allow`` maps the keys of ``ALLOW_KEYS`` to lists of ``module:qualname`` (or ``node/port``).
+    """
+
+    root: Path
+    allow: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    strict: bool = field(default_factory=lambda: os.environ.get("LEAPP_STRICT", "") == "1")
+    notes: list[Note] = field(default_factory=list)
+    _said: set[tuple[str, str, int]] = field(default_factory=set)
+
+    def read(self, op: str, node: str) -> None:
+        """A traced value is about to be read as a Python value. Raises on a branch that is no guard."""
+        place = caller(2)
+        line = source_line(place, self.root)
+        if op in BRANCHES:
+            if self._allowed("branches", line.function):
+                self._note("branch-allowed", node, op, place)
+            elif is_guard(innermost(2)):
+                self._note("guard", node, op, place)
+            else:
+                raise DataDependentBranchError(
+                    node=node, where=str(line), op=_SPELLING.get(op, op), function=line.function
+                )
+            return
+        if self._allowed("escapes", line.function):
+            self._note("escape-allowed", node, op, place)
+            return
+        self._warn(TraceEscapeWarning, "escape", node, op, place)
+
+    def untraced(self, op: str, node: str) -> None:
+        """A traced value went through a call that leaves no graph node."""
+        self._report(UntracedOpWarning, "untraced", node, op)
+
+    def random(self, op: str, node: str, *, recorded: bool) -> None:
+        """Random numbers were drawn while a node was open."""
+        effect = "the draw is part of the exported model" if recorded else "one draw is frozen in the export"
+        self._report(RandomOpWarning, "random", node, op, effect=effect)
+
+    def _report(self, warning: type[LeappWarning], key: str, node: str, op: str, **facts: Any) -> None:
+        place = caller(3)
+        if self._allowed(key, source_line(place, self.root).function):
+            self._note(f"{key}-allowed", node, op, place)
+            return
+        self._warn(warning, key, node, op, place, **facts)
+
+    def _warn(
+        self, warning: type[LeappWarning], kind: str, node: str, op: str, place: Place, **facts: Any
+    ) -> None:
+        line = source_line(place, self.root)
+        said = (kind + op, line.file, line.line)
+        self._note(kind, node, op, place)
+        message = warning(node=node, op=_SPELLING.get(op, op), where=str(line), function=line.function, **facts)
+        if self.strict:
+            raise message
+        if said not in self._said:
+            self._said.add(said)
+            warnings.warn_explicit(message, None, place.code.co_filename, place.line)
+
+    def _allowed(self, key: str, function: str) -> bool:
+        return function in self.allow.get(key, ())
+
+    def _note(self, kind: str, node: str, op: str, place: Place) -> None:
+        line = source_line(place, self.root)
+        note = Note(kind, node, op, line.file, line.line, line.function)
+        if note not in self.notes:
+            self.notes.append(note)
+
+
+def is_guard(place: Place) -> bool:
+    """Whether the truth value asked for at ``place`` only decides if something is raised.
+
+    ``assert`` is one, and an ``if`` of which one side does nothing but raise while the other side is what goes on.
+    """
+    tree = _parsed(place.code.co_filename)
+    if tree is None:
+        return False
+    found: ast.stmt | ast.expr | None = None
+    for node in ast.walk(tree):
+        test = getattr(node, "test", None)
+        if isinstance(node, (ast.If, ast.While, ast.Assert, ast.IfExp)) and isinstance(test, ast.expr):
+            end = test.end_lineno or test.lineno
+            if test.lineno <= place.line <= end:
+                found = node
+    if isinstance(found, ast.Assert):
+        return True
+    return isinstance(found, ast.If) and not found.orelse and _only_raises(found.body)
+
+
+def _only_raises(body: list[ast.stmt]) -> bool:
+    """Whether a block always ends in ``raise`` and does nothing else that could matter."""
+    *before, last = body
+    return isinstance(last, ast.Raise) and all(
+        isinstance(item, (ast.Assign, ast.AnnAssign, ast.Expr, ast.Pass)) for item in before
+    )
+
+
+@lru_cache(maxsize=256)
+def _parsed(filename: str) -> ast.Module | None:
+    source = "".join(linecache.getlines(filename))
+    if not source:
+        return None
+    try:
+        return ast.parse(source)
+    except SyntaxError:
+        return None

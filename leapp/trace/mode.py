@@ -1,0 +1,64 @@
+"""The ``TorchFunctionMode`` of an open node: it also sees the calls that no traced tensor takes part in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack, _pop_mode, _push_mode
+
+from leapp.ops._row import Kind
+from leapp.ops.torch_table import row_of
+from leapp.trace.tensor import TracedParameter, TracedTensor, dispatch
+
+if TYPE_CHECKING:
+    from leapp.trace.session import Session
+
+
+class NodeMode(TorchFunctionMode):
+    """Active in the thread of an open node, from its first input to its outputs."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__()
+        self._session = session
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Record calls on traced values; notice draws of random numbers; leave the rest alone."""
+        kwargs = kwargs or {}
+        if TracedTensor in types or TracedParameter in types:
+            return dispatch(func, args, kwargs)
+        row = row_of(func)
+        if row.kind is Kind.CROSSING:
+            return dispatch(func, args, kwargs)
+        if row.random:
+            return self._drawn(func, row.name, args, kwargs)
+        return func(*args, **kwargs)
+
+    def _drawn(self, func: Any, name: str, args: Any, kwargs: Any) -> Any:
+        before = torch.random.get_rng_state()
+        result = func(*args, **kwargs)
+        recording = self._session.open_in_this_thread()
+        if recording is not None and (
+            kwargs.get("generator") is not None or not torch.equal(before, torch.random.get_rng_state())
+        ):
+            self._session.escapes.random(f"torch.{name}", recording.name, recorded=False)
+            recording.drew_by_name()
+        return result
+
+    def push(self) -> None:
+        """Become the innermost mode of this thread."""
+        _push_mode(self)
+
+    def remove(self) -> None:
+        """Leave the stack, wherever in it we are: user modes may have been entered in between and stay."""
+        stack = _get_current_function_mode_stack()
+        if self not in stack:
+            return
+        above: list[TorchFunctionMode] = []
+        while True:
+            top = _pop_mode()
+            if top is self:
+                break
+            above.append(top)
+        for mode in reversed(above):
+            _push_mode(mode)

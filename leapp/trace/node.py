@@ -1,0 +1,320 @@
+"""One node of a session: declared, then recording, then closed; entered once or many times."""
+
+from __future__ import annotations
+
+import gc
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from leapp import _dtypes
+from leapp._spec import NodeSpec, Port, SourceLine, TensorSpec
+from leapp.errors import (
+    ForeignValueError,
+    InputWrittenError,
+    NodeReopenedError,
+    OutputNotTracedError,
+    SampleMismatchError,
+    SharedInputError,
+    TensorClassError,
+    UnusedInputWarning,
+    WireLostWarning,
+)
+from leapp.graph._base import NodeGraph
+from leapp.trace._lineage import PortId, Value, plain_class, value_of
+from leapp.trace.constants import Constants, byte_range, no_hooks, plain, same_bytes
+from leapp.trace.recorder import Recorder
+from leapp.trace.source import Place, source_line
+from leapp.trace.tensor import TRACED, mark
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from leapp.trace._tree import Leaf
+    from leapp.trace.session import Session
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One entry's values by port name: copies on the CPU, owned by the recording."""
+
+    inputs: Mapping[str, torch.Tensor]
+    outputs: Mapping[str, torch.Tensor]
+
+
+@dataclass
+class _Input:
+    port: str
+    tensor: torch.Tensor
+    before: torch.Tensor
+    """Its content when it was declared."""
+    memory: int
+    place: Place
+
+
+class Recording:
+    """One entry of a node, from its first ``input_tensors`` to its ``output_tensors``."""
+
+    def __init__(self, session: Session, name: str, place: Place) -> None:
+        self.session = session
+        self.name = name
+        self.place = place
+        self.open = True
+        self.thread = session.thread()
+        self.thread_name = session.thread_name()
+        self.recorder = Recorder()
+        self.constants = Constants(self.recorder, name)
+        self.wires: dict[str, PortId] = {}
+        self.graph: NodeGraph | None = None
+        self.sample: Sample | None = None
+        self._inputs: dict[str, _Input] = {}
+        self._drawn_by_name = False
+        self._random_before = torch.random.get_rng_state()
+
+    # --- what the tracer asks -------------------------------------------------------------------------------------
+
+    def where(self, place: Place) -> str:
+        """A place as messages show it."""
+        return str(source_line(place, self.session.root))
+
+    def foreign(self, value: Value, place: Place) -> ForeignValueError:
+        """The error for a value of another node that a call of this one took."""
+        owner = value.recording.name if value.recording is not None else str(value.origin)
+        return ForeignValueError(owner=owner, user=self.name, where=self.where(place))
+
+    def random_state(self) -> torch.Tensor:
+        """State of torch's generator before a call that may draw."""
+        return torch.random.get_rng_state()
+
+    def note_random(self, op: str, before: torch.Tensor) -> None:
+        """Report a recorded call that did draw."""
+        if not torch.equal(before, torch.random.get_rng_state()):
+            self._drawn_by_name = True
+            self.session.escapes.random(op, self.name, recorded=True)
+
+    def drew_by_name(self) -> None:
+        """A draw was reported with its line, so the check at the end need not repeat it."""
+        self._drawn_by_name = True
+
+    # --- declaration ----------------------------------------------------------------------------------------------
+
+    def add_inputs(self, leaves: Sequence[Leaf], place: Place) -> None:
+        """Declare inputs: the very objects handed in become traced."""
+        for leaf in leaves:
+            known = self._inputs.get(leaf.port)
+            if known is not None:
+                raise NodeReopenedError(
+                    node=self.name, port=leaf.port, first=self.where(known.place), second=self.where(place)
+                )
+            self._check_input(leaf, place)
+        for leaf in leaves:
+            self._add_input(leaf, place)
+
+    def _check_input(self, leaf: Leaf, place: Place) -> None:
+        kind = type(leaf.tensor)
+        if kind not in (torch.Tensor, torch.nn.Parameter, *TRACED):
+            raise TensorClassError(
+                node=self.name, port=leaf.port, kind=f"{kind.__module__}.{kind.__qualname__}",
+                why="a class with behaviour of its own would lose it in the export",
+            )  # fmt: skip
+        for other in self._inputs.values():
+            if other.tensor is leaf.tensor:
+                raise SharedInputError(node=self.name, first=other.port, second=leaf.port)
+        value = value_of(leaf.tensor)
+        if value is not None and value.recording is not None and value.recording.open:
+            raise ForeignValueError(owner=value.recording.name, user=self.name, where=self.where(place))
+
+    def _add_input(self, leaf: Leaf, place: Place) -> None:
+        tensor = leaf.tensor
+        before = getattr(tensor, "_leapp", None)
+        origin = before.origin if isinstance(before, Value) else None
+        if origin is not None:
+            if plain_class(type(tensor)) is None:
+                self.session.warn(
+                    WireLostWarning(node=self.name, port=leaf.port, source=str(origin), where=self.where(place)), place
+                )
+                origin = None
+            else:
+                self.wires[leaf.port] = origin
+        with no_hooks():
+            address = tensor.untyped_storage()._cdata
+        memory = self._input_memory(address)
+        node = self.recorder.placeholder(leaf.port, memory=memory, dtype=tensor.dtype, shape=tensor.shape)
+        copy = _copy(tensor)
+        self._inputs[leaf.port] = _Input(leaf.port, tensor, copy, memory, place)
+        mark(tensor, Value(self, node, memory, address, origin), self)
+
+    def _input_memory(self, address: int) -> int:
+        for other in self._inputs.values():
+            value = value_of(other.tensor)
+            if value is not None and value.storage == address:
+                return other.memory
+        return self.recorder.new_memory()
+
+    # --- closing --------------------------------------------------------------------------------------------------
+
+    def close(self, leaves: Sequence[Leaf], static: Sequence[Leaf], place: Place) -> None:
+        """Check the outputs, erase what they do not need, and keep graph and sample."""
+        nodes = [self._output_node(leaf, place) for leaf in leaves]
+        nodes += [self.constants.use(leaf.tensor, place)[0] for leaf in static]
+        outputs = [*leaves, *static]
+        self._check_inputs_unwritten()
+        self.recorder.finish(tuple(nodes))
+        attributes = self.constants.finish()
+        spec = NodeSpec(
+            self.name,
+            tuple(Port(item.port, spec_of(item.before)) for item in self._inputs.values()),
+            tuple(Port(leaf.port, spec_of(leaf.tensor)) for leaf in outputs),
+        )
+        self.graph = NodeGraph(spec, self.recorder.graph, attributes, self._sources())
+        self.sample = Sample(
+            {item.port: item.before for item in self._inputs.values()},
+            {leaf.port: _copy(leaf.tensor) for leaf in outputs},
+        )
+        if not self._drawn_by_name and not torch.equal(self._random_before, torch.random.get_rng_state()):
+            self.session.escapes.random("a call into torch's generator", self.name, recorded=False)
+        self.open = False
+        for leaf in outputs:
+            tag_output(leaf.tensor, PortId(self.name, leaf.port), self)
+
+    def warn_of_unused_inputs(self, nodes: Sequence[Leaf]) -> None:
+        """Name inputs that feed nothing or are returned unchanged."""
+        assert self.graph is not None  # noqa: S101 - called after close
+        returned = {id(leaf.tensor) for leaf in nodes}
+        placeholders = [node for node in self.graph.graph.nodes if node.op == "placeholder"]
+        unused = [
+            item.port
+            for item, node in zip(self._inputs.values(), placeholders, strict=True)
+            if not [user for user in node.users if user.op != "output"]
+            and (not node.users or id(item.tensor) in returned)
+        ]
+        if unused:
+            self.session.warn(UnusedInputWarning(node=self.name, ports=", ".join(unused)), self.place)
+
+    def abandon(self) -> None:
+        """The session ends while this entry is open."""
+        self.open = False
+
+    def _output_node(self, leaf: Leaf, place: Place) -> Any:
+        value = value_of(leaf.tensor)
+        if value is None:
+            kind = type(leaf.tensor)
+            raise OutputNotTracedError(
+                node=self.name, port=leaf.port, kind=f"{kind.__module__}.{kind.__qualname__}", where=self.where(place)
+            )
+        if value.recording is not self:
+            raise self.foreign(value, place)
+        return value.fx
+
+    def _check_inputs_unwritten(self) -> None:
+        written = {memory for info in self.recorder.info.values() for memory in info.written}
+        inputs = list(self._inputs.values())
+        for index, item in enumerate(inputs):
+            if item.memory not in written:
+                if not same_bytes(plain(item.tensor).cpu(), item.before):
+                    raise InputWrittenError(node=self.name, port=item.port)
+                continue
+            for other in inputs[index + 1 :]:
+                if other.memory == item.memory and _overlap(item.tensor, other.tensor):
+                    raise SharedInputError(node=self.name, first=item.port, second=other.port)
+
+    def _sources(self) -> dict[str, SourceLine]:
+        root = self.session.root
+        return {
+            node.name: source_line(info.place, root)
+            for node, info in self.recorder.info.items()
+            if info.place is not None
+        }
+
+
+def tag_output(tensor: torch.Tensor, port: PortId, recording: Recording) -> None:
+    """Let an output carry its port, so that it becomes a wire where it is declared as an input."""
+    value = value_of(tensor)
+    if value is None:
+        mark(tensor, Value(recording, None, 0, 0, port), recording)
+        return
+    if value.origin is None or value.origin.node != port.node:
+        value.origin = port
+    value.recording = recording
+
+
+def spec_of(tensor: torch.Tensor) -> TensorSpec:
+    """Dtype name and shape of a tensor."""
+    with no_hooks():
+        return TensorSpec(_dtypes.name_of(tensor.dtype), tuple(tensor.shape))
+
+
+def _copy(tensor: torch.Tensor) -> torch.Tensor:
+    with no_hooks(), torch.no_grad():
+        return plain(tensor).to("cpu", copy=True, memory_format=torch.contiguous_format)
+
+
+def _overlap(first: torch.Tensor, second: torch.Tensor) -> bool:
+    (low, high), (start, stop) = byte_range(first), byte_range(second)
+    return low < stop and start < high
+
+
+@dataclass
+class NodeTrace:
+    """All entries of one node in a session."""
+
+    name: str
+    origin: Place
+    recordings: list[Recording] = field(default_factory=list)
+    """Closed entries that were recorded, at most ``max_cached_io``."""
+    current: Recording | None = None
+    passing: bool = False
+    """Open, but not recorded any more: enough samples are kept."""
+    entries: int = 0
+    export_with: Any = None
+    backend_params: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_open(self) -> bool:
+        """Between its ``input_tensors`` and its ``output_tensors``."""
+        return self.current is not None or self.passing
+
+    def check_interface(self) -> None:
+        """Raise SampleMismatchError when the last entry has another interface than the first."""
+        first, last = self.recordings[0].graph, self.recordings[-1].graph
+        assert first is not None and last is not None  # noqa: S101, PT018 - closed recordings have one
+        for direction, before, after in (
+            ("input", first.spec.inputs, last.spec.inputs),
+            ("output", first.spec.outputs, last.spec.outputs),
+        ):
+            old, new = {port.name: port.spec for port in before}, {port.name: port.spec for port in after}
+            if list(old) != list(new):
+                raise SampleMismatchError(node=self.name, difference=f"{direction}s {list(new)} instead of {list(old)}")
+            for port, spec in old.items():
+                if new[port] != spec:
+                    raise SampleMismatchError(
+                        node=self.name,
+                        difference=f"{direction} {port!r} is {new[port].dtype}{list(new[port].shape)} instead of "
+                        f"{spec.dtype}{list(spec.shape)}",
+                    )
+
+
+class CollectorPause:
+    """Raises the threshold of Python's cyclic collector while nodes are open; restores it, never disables it.
+
+    Long graphs hold many objects and free none, and every young collection walks them.
+    """
+
+    THRESHOLD = 100_000
+
+    def __init__(self) -> None:
+        self._before: tuple[int, int, int] | None = None
+
+    def begin(self) -> None:
+        """Raise the threshold, once."""
+        if self._before is None:
+            self._before = gc.get_threshold()
+            if 0 < self._before[0] < self.THRESHOLD:
+                gc.set_threshold(self.THRESHOLD, *self._before[1:])
+
+    def end(self) -> None:
+        """Put the user's threshold back."""
+        if self._before is not None:
+            gc.set_threshold(*self._before)
+            self._before = None

@@ -1,0 +1,140 @@
+"""The owner of one ``fx.Graph``: placeholders, calls, constants, and what is erased at the end.
+
+It knows no tensor type. Memory is a number: values with the same number alias each other.
+"""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from torch import fx
+
+if TYPE_CHECKING:
+    from leapp.trace.source import Place
+
+NO_MEMORY = 0
+"""Memory number of values that alias nothing (scalars, tuples)."""
+
+
+class OpInfo(NamedTuple):
+    """What the recorder keeps beside a graph node; none of it is stored in ``node.meta``."""
+
+    place: Place | None
+    memory: int
+    """Which memory the result sees."""
+    written: tuple[int, ...]
+    """Which memories the call writes."""
+    dtype: Any
+    shape: Any
+
+
+def identifier(name: str) -> str:
+    """A Python identifier for generated code, as close to ``name`` as possible."""
+    text = re.sub(r"\W", "_", name, flags=re.ASCII)
+    if not text or text[0].isdigit():
+        text = f"_{text}"
+    return f"{text}_" if keyword.iskeyword(text) else text
+
+
+class Recorder:
+    """One recording in progress."""
+
+    def __init__(self) -> None:
+        self.graph = fx.Graph()
+        self.info: dict[fx.Node, OpInfo] = {}
+        self._memories = NO_MEMORY
+        # Bound once: two attribute look-ups per recorded op are measurable.
+        self._create = self.graph.create_node
+
+    def new_memory(self) -> int:
+        """A number for memory that was not seen before."""
+        self._memories += 1
+        return self._memories
+
+    def placeholder(self, port: str, *, memory: int, dtype: Any, shape: Any) -> fx.Node:
+        """Append an input; all inputs come before the first call, wherever they are declared."""
+        first = next((node for node in self.graph.nodes if node.op != "placeholder"), None)
+        name = identifier(port)
+        taken = {node.target for node in self.graph.nodes if node.op == "placeholder"}
+        target = name
+        count = 1
+        while target in taken:
+            target = f"{name}_{count}"
+            count += 1
+        if first is None:
+            node = self._create("placeholder", target, (), {}, target)
+        else:
+            with self.graph.inserting_before(first):
+                node = self._create("placeholder", target, (), {}, target)
+        self.info[node] = OpInfo(None, memory, (), dtype, tuple(shape))
+        return node
+
+    def constant(self, hint: str, place: Place | None, *, memory: int, dtype: Any, shape: Any) -> fx.Node:
+        """Append a ``get_attr``; its final name is given by ``rename`` when the recording is finished."""
+        node = self._create("get_attr", hint, (), {}, hint.replace(".", "_"))
+        self.info[node] = OpInfo(place, memory, (), dtype, tuple(shape))
+        return node
+
+    def call(
+        self,
+        op: str,
+        target: Any,
+        name: str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        info: OpInfo,
+    ) -> fx.Node:
+        """Append one call; ``name`` is its base name in the dump."""
+        node = self._create(op, target, args, kwargs, name)
+        self.info[node] = info
+        return node
+
+    def finish(self, outputs: tuple[fx.Node, ...]) -> None:
+        """Append the output and erase what no output needs, without recursion.
+
+        A write stays when a value that is needed later, or an output, sees the written memory.
+        """
+        result: Any = outputs[0] if len(outputs) == 1 else outputs
+        self.graph.output(result)
+        for node in self._dead(outputs):
+            self.graph.erase_node(node)
+            del self.info[node]
+
+    def _dead(self, outputs: Iterable[fx.Node]) -> list[fx.Node]:
+        """Nodes to erase, last one first."""
+        info = self.info
+        live = set(outputs)
+        seen_memory = {info[node].memory for node in live}
+        dead: list[fx.Node] = []
+        for node in reversed(self.graph.nodes):
+            if node.op in ("output", "placeholder"):
+                continue
+            if node in live or any(memory in seen_memory for memory in info[node].written):
+                for source in node.all_input_nodes:
+                    live.add(source)
+                    seen_memory.add(info[source].memory)
+            else:
+                dead.append(node)
+        seen_memory.discard(NO_MEMORY)
+        return dead
+
+    def rename(self, node: fx.Node, target: str, name: str) -> None:
+        """Give a constant its final attribute path and a node name that follows from it."""
+        node.target = target
+        node.name = name
+
+    def free_names(self, nodes: Iterable[fx.Node], name_for: Callable[[fx.Node], str]) -> None:
+        """Rename ``nodes`` among all names that are in use; collisions get ``_1``, ``_2``."""
+        renamed = list(nodes)
+        used = {node.name for node in self.graph.nodes} - {node.name for node in renamed}
+        for node in renamed:
+            base = name_for(node)
+            name, count = base, 1
+            while name in used:
+                name = f"{base}_{count}"
+                count += 1
+            used.add(name)
+            node.name = name

@@ -1,0 +1,266 @@
+"""The nodes of one ``start()`` .. ``stop()``."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+import weakref
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from leapp.errors import (
+    LeappWarning,
+    NodeNotClosedError,
+    NodeOriginError,
+    NoSessionError,
+    OutputBeforeInputError,
+)
+from leapp.trace._lineage import PortId
+from leapp.trace._tree import Leaf, check_name, flatten
+from leapp.trace.constants import no_hooks
+from leapp.trace.escapes import EscapePolicy
+from leapp.trace.mode import NodeMode
+from leapp.trace.node import CollectorPause, NodeTrace, Recording, tag_output
+from leapp.trace.source import Place, caller, source_line
+from leapp.trace.tensor import unmark
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_COMPACT_AT = 4096
+
+
+@dataclass(frozen=True)
+class SessionOptions:
+    """What ``leapp.start`` was told, resolved. ``folder`` is the output folder; file names use ``name``."""
+
+    name: str
+    folder: Path
+    verbose: bool = False
+    dry_run: bool = False
+    non_traced: frozenset[str] = frozenset()
+    max_cached_io: int = 5
+    allow: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    strict: bool | None = None
+    """None: ``LEAPP_STRICT`` decides."""
+    root: Path = field(default_factory=Path.cwd)
+    """The folder that evidence names files relative to."""
+
+
+class Session:
+    """Everything that is true of one trace session; builds and tests make their own."""
+
+    def __init__(self, options: SessionOptions) -> None:
+        self.options = options
+        self.root = options.root
+        self.active = True
+        self.escapes = EscapePolicy(options.root, options.allow)
+        if options.strict is not None:
+            self.escapes.strict = options.strict
+        self.nodes: dict[str, NodeTrace] = {}
+        self.completed: list[NodeTrace] = []
+        """Nodes in order of their first completion."""
+        self.warnings: list[LeappWarning] = []
+        self._lock = threading.RLock()
+        self._open: dict[int, list[Recording]] = {}
+        self._modes: dict[int, NodeMode] = {}
+        self._collector = CollectorPause()
+        self._references: list[weakref.ref[torch.Tensor]] = []
+        self._compact_at = _COMPACT_AT
+        self.remember = self._remember
+
+    # --- what the tracer asks -------------------------------------------------------------------------------------
+
+    @staticmethod
+    def thread() -> int:
+        """Identifier of the running thread."""
+        return threading.get_ident()
+
+    @staticmethod
+    def thread_name() -> str:
+        """Name of the running thread."""
+        return threading.current_thread().name
+
+    def open_in_this_thread(self) -> Recording | None:
+        """The innermost node that is being recorded in this thread."""
+        stack = self._open.get(threading.get_ident())
+        return stack[-1] if stack else None
+
+    def _remember(self, tensor: torch.Tensor) -> None:
+        """Note an object whose class must be given back when the session ends."""
+        references = self._references
+        references.append(weakref.ref(tensor))
+        if len(references) > self._compact_at:
+            references[:] = [each for each in references if each() is not None]
+            self._compact_at = 2 * len(references) + _COMPACT_AT
+
+    def warn(self, warning: LeappWarning, place: Place) -> None:
+        """Issue a warning at the user's line and keep it for the report."""
+        self.warnings.append(warning)
+        if self.escapes.strict and not isinstance(warning, self._NOTED):
+            raise warning
+        warnings.warn_explicit(warning, None, place.code.co_filename, place.line)
+
+    from leapp.errors import UnusedInputWarning as _NOTED  # noqa: N814 - a wide interface is no soundness matter
+
+    # --- nodes ----------------------------------------------------------------------------------------------------
+
+    def input_tensors(self, name: str, tensors: Any) -> None:
+        """Open a node, or declare further inputs of an open one."""
+        place = caller(3)
+        name = str(name)
+        check_name("node", name)
+        leaves = flatten(name, "input", tensors, is_tensor)
+        with self._lock:
+            node = self.nodes.get(name)
+            if node is None:
+                node = self.nodes[name] = NodeTrace(name, place)
+            elif not node.is_open and (node.origin.code, node.origin.line) != (place.code, place.line):
+                raise NodeOriginError(node=name, first=self._where(node.origin), second=self._where(place))
+            if node.passing:
+                return
+            if node.current is None:
+                if len(node.recordings) >= self.options.max_cached_io:
+                    node.passing = True
+                    return
+                self._begin(node, place)
+            assert node.current is not None  # noqa: S101 - just begun
+            try:
+                with no_hooks():
+                    node.current.add_inputs(leaves, place)
+            except BaseException:
+                if not node.current._inputs:
+                    self._end(node)
+                raise
+
+    def output_tensors(
+        self,
+        name: str,
+        tensors: Any,
+        static_outputs: Any = None,
+        export_with: Any = None,
+        backend_params: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Close a node."""
+        place = caller(3)
+        name = str(name)
+        leaves = flatten(name, "output", tensors, is_tensor)
+        static: list[Leaf] = []
+        if static_outputs:
+            static = flatten(name, "output", static_outputs, is_tensor)
+            flatten(name, "output", {**dict(tensors), **dict(static_outputs)}, is_tensor)
+        with self._lock:
+            node = self.nodes.get(name)
+            if node is None or not node.is_open:
+                opened = ", ".join(repr(each.name) for each in self.nodes.values() if each.is_open)
+                raise OutputBeforeInputError(node=name, where=self._where(place), open=opened or "none")
+            if node.passing:
+                for leaf in (*leaves, *static):
+                    tag_output(leaf.tensor, PortId(name, leaf.port), node.recordings[-1])
+                node.passing = False
+                node.entries += 1
+                return
+            recording = node.current
+            assert recording is not None  # noqa: S101 - it is open and not passing
+            with no_hooks():
+                recording.close(leaves, static, place)
+            self._end(node)
+            node.recordings.append(recording)
+            node.entries += 1
+            if len(node.recordings) == 1:
+                node.export_with = export_with
+                node.backend_params = dict(backend_params or {})
+                self.completed.append(node)
+                recording.warn_of_unused_inputs(leaves)
+            else:
+                node.check_interface()
+
+    def _begin(self, node: NodeTrace, place: Place) -> None:
+        recording = Recording(self, node.name, place)
+        node.current = recording
+        thread = threading.get_ident()
+        stack = self._open.setdefault(thread, [])
+        if not stack:
+            mode = self._modes[thread] = NodeMode(self)
+            mode.push()
+        stack.append(recording)
+        self._collector.begin()
+
+    def _end(self, node: NodeTrace) -> None:
+        recording = node.current
+        if recording is None:
+            return
+        node.current = None
+        recording.open = False
+        stack = self._open.get(recording.thread, [])
+        if recording in stack:
+            stack.remove(recording)
+        if not stack and recording.thread == threading.get_ident():
+            mode = self._modes.pop(recording.thread, None)
+            if mode is not None:
+                mode.remove()
+        if not any(self._open.values()):
+            self._collector.end()
+
+    # --- end ------------------------------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """End recording and give every object its own class back. Raises NodeNotClosedError afterwards if one is open.
+
+        Idempotent: a session that was dropped is stopped as well.
+        """
+        if not self.active:
+            return
+        unclosed = [node for node in self.nodes.values() if node.is_open]
+        for node in unclosed:
+            self._end(node)
+            node.passing = False
+        self.active = False
+        self._collector.end()
+        for reference in self._references:
+            tensor = reference()
+            if tensor is not None:
+                unmark(tensor)
+        self._references.clear()
+        self.unclosed = unclosed
+
+    unclosed: Sequence[NodeTrace] = ()
+
+    def check_closed(self) -> None:
+        """Raise NodeNotClosedError for a node that was open when the session ended."""
+        for node in self.unclosed:
+            raise NodeNotClosedError(node=node.name, where=self._where(node.origin))
+
+    def _where(self, place: Place) -> str:
+        return str(source_line(place, self.root))
+
+
+def is_tensor(thing: Any) -> bool:
+    """Whether an object can be a port."""
+    return isinstance(thing, torch.Tensor)
+
+
+_CURRENT: list[Session] = []
+"""The process-wide session, at most one; callbacks in other threads must find it too."""
+
+
+def current() -> Session | None:
+    """The open session of this process."""
+    return _CURRENT[0] if _CURRENT else None
+
+
+def begin(session: Session) -> None:
+    """Make a session the current one."""
+    _CURRENT[:] = [session]
+
+
+def end(call: str) -> Session:
+    """Stop the current session and give it back. Raises NoSessionError when there is none."""
+    if not _CURRENT:
+        raise NoSessionError(call=call)
+    session = _CURRENT.pop()
+    session.stop()
+    return session

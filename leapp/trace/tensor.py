@@ -1,0 +1,457 @@
+"""``TracedTensor``: unwrap, run, ask the recorder, wrap.
+
+Every call on a traced tensor comes here, through the mode of the open node or through ``__torch_function__``. The
+user's call runs first on the real tensors; what it returned is then written down and marked.
+"""
+
+from __future__ import annotations
+
+import weakref
+from types import EllipsisType
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import torch
+
+from leapp.errors import ForeignValueError, UnrecordableOpError, WrongThreadError
+from leapp.ops._row import Kind, Row
+from leapp.ops.torch_table import row_of
+from leapp.trace._lineage import Value, register_wrapper
+from leapp.trace.constants import no_hooks, same_bytes
+from leapp.trace.recorder import NO_MEMORY, OpInfo
+from leapp.trace.source import Place, caller
+
+if TYPE_CHECKING:
+    from torch import fx
+
+    from leapp.trace.node import Recording
+
+_no_subclass: Any = torch._C.DisableTorchFunctionSubclass
+
+
+class TracedTensor(torch.Tensor):
+    """A tensor whose calls are recorded; it is the user's own object under another class."""
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run and record; the second way in, for calls that no active mode of ours saw."""
+        del cls, types
+        return dispatch(func, args, kwargs or {})
+
+
+class TracedParameter(torch.nn.Parameter):
+    """A parameter handed in as a port: still an instance of ``nn.Parameter``."""
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """As for ``TracedTensor``."""
+        del cls, types
+        return dispatch(func, args, kwargs or {})
+
+
+register_wrapper(TracedTensor, torch.Tensor)
+register_wrapper(TracedParameter, torch.nn.Parameter)
+
+TRACED: Final = (TracedTensor, TracedParameter)
+_TRACED_CLASS: Final = {torch.Tensor: TracedTensor, torch.nn.Parameter: TracedParameter}
+
+_ATOMS: Final = frozenset(
+    (
+        int, float, bool, str, complex, type(None), EllipsisType,
+        torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, range,
+    )
+)  # fmt: skip
+"""Classes whose instances stand in a graph as they are."""
+
+_COPIES: Final = frozenset(("clone", "detach", "contiguous", "to", "cpu", "data", "getitem", "alias", "view_as"))
+"""Calls that may hand on the very values they were given."""
+
+
+class Call:
+    """The argument side of one recorded call: graph arguments, and the memory that went in."""
+
+    __slots__ = ("memories", "place", "recording")
+
+    def __init__(self, recording: Recording, place: Place) -> None:
+        self.recording = recording
+        self.place = place
+        self.memories: list[tuple[int, int]] = []
+        """(storage address, memory number) of each tensor argument."""
+
+    def argument(self, thing: Any) -> Any:
+        """The graph argument for one argument of any kind."""
+        kind = type(thing)
+        if kind is TracedTensor or kind is TracedParameter:
+            value: Value = thing._leapp
+            if value.recording is not self.recording:
+                raise self.recording.foreign(value, self.place)
+            self.memories.append((value.storage, value.memory))
+            return value.fx
+        if kind in _ATOMS:
+            return thing
+        return self._rare(thing, kind)
+
+    def _rare(self, thing: Any, kind: type) -> Any:
+        if kind is list:
+            return [self.argument(item) for item in thing]
+        if kind is tuple:
+            return tuple([self.argument(item) for item in thing])
+        if kind is slice:
+            return slice(self.argument(thing.start), self.argument(thing.stop), self.argument(thing.step))
+        if kind is dict:
+            return {key: self.argument(item) for key, item in thing.items()}
+        if isinstance(thing, torch.Tensor):
+            node, memory, address = self.recording.constants.use(thing, self.place)
+            self.memories.append((address, memory))
+            return node
+        if isinstance(thing, np.generic):
+            return thing.item()
+        if isinstance(thing, np.ndarray):
+            return self.argument(torch.from_numpy(thing))
+        if isinstance(thing, tuple):
+            return tuple([self.argument(item) for item in thing])
+        if isinstance(thing, (int, float, str)):
+            return kind.__mro__[-2](thing) if kind.__mro__[-2] in _ATOMS else thing
+        if isinstance(thing, torch.Generator):
+            return None
+        raise UnrecordableOpError(
+            node=self.recording.name,
+            op=f"an argument of type {kind.__module__}.{kind.__qualname__}",
+            where=self.recording.where(self.place),
+            why="it cannot stand in a graph",
+            advice="Pass tensors, numbers, strings and plain containers.",
+        )
+
+    def memory_of(self, address: int) -> int:
+        """The memory number of a result that lies at ``address``: that of the argument it aliases, or a new one."""
+        for known, memory in self.memories:
+            if known == address:
+                return memory
+        return self.recording.recorder.new_memory()
+
+
+def dispatch(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run ``func`` exactly as it would have run, and record it where a traced value went in."""
+    row = row_of(func)
+    if row.kind is Kind.METADATA:
+        with _no_subclass():
+            return func(*args, **kwargs)
+    first = _first_value(args, kwargs)
+    if first is None:
+        with _no_subclass():
+            return func(*args, **kwargs)
+    recording = first.recording
+    if recording is None or not recording.open:
+        return _outside(func, row, args, kwargs, first)
+    if recording.thread != recording.session.thread():
+        raise WrongThreadError(
+            node=recording.name, thread=recording.session.thread_name(), owner=recording.thread_name,
+            where=recording.where(caller(2)),
+        )  # fmt: skip
+    if row.kind is Kind.RECORD:
+        return _record(func, row, args, kwargs, recording)
+    return _special(func, row, args, kwargs, recording)
+
+
+def _first_value(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Value | None:
+    """The lineage of the first traced argument, at any depth; one of an open recording goes first."""
+    found: Value | None = None
+    for thing in args:
+        kind = type(thing)
+        value: Value | None = None
+        if kind is TracedTensor or kind is TracedParameter:
+            value = thing._leapp
+        elif kind is list or kind is tuple:
+            value = _first_value(thing, {})
+        elif kind is slice:
+            value = _first_value((thing.start, thing.stop, thing.step), {})
+        elif kind is dict:
+            value = _first_value((), thing)
+        if value is not None:
+            if value.recording is not None and value.recording.open:
+                return value
+            found = found or value
+    if kwargs:
+        inner = _first_value(tuple(kwargs.values()), {})
+        if inner is not None and (found is None or (inner.recording is not None and inner.recording.open)):
+            return inner
+    return found
+
+
+def _record(func: Any, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any], recording: Recording) -> Any:
+    place = caller(3)
+    call = Call(recording, place)
+    argument = call.argument
+    graph_args = tuple([argument(item) for item in args])
+    graph_kwargs = {name: argument(item) for name, item in kwargs.items()} if kwargs else kwargs
+    state = recording.random_state() if row.random else None
+    versions = _versions(args) if row.writes or kwargs else None
+    with _no_subclass():
+        result = func(*args, **kwargs)
+    if state is not None:
+        recording.note_random(row.name, state)
+    return _write_down(row, call, args, kwargs, graph_args, graph_kwargs, result, versions)
+
+
+def _write_down(
+    row: Row,
+    call: Call,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    graph_args: tuple[Any, ...],
+    graph_kwargs: dict[str, Any],
+    result: Any,
+    versions: Any,
+) -> Any:
+    recording = call.recording
+    written = _written(row, call, args, kwargs) if versions is not None else ()
+    kind = type(result)
+    if kind is torch.Tensor:
+        address = result.untyped_storage()._cdata
+        memory = call.memory_of(address)
+        info = OpInfo(call.place, memory, written, result.dtype, result.shape)
+        node = _append(row, recording, args, graph_args, graph_kwargs, info)
+        result.__class__ = TracedTensor
+        result._leapp = Value(recording, node, memory, address)
+        recording.session.remember(result)
+        return result
+    if kind in TRACED or isinstance(result, torch.Tensor):
+        return _tensor_again(row, call, args, kwargs, graph_args, graph_kwargs, result, written)
+    if isinstance(result, (tuple, list)) and _has_tensor(result):
+        info = OpInfo(call.place, NO_MEMORY, written, None, None)
+        node = _append(row, recording, args, graph_args, graph_kwargs, info)
+        _wrap_items(recording, call, node, result)
+        return result
+    if row.writes:
+        info = OpInfo(call.place, NO_MEMORY, written, None, None)
+        _append(row, recording, args, graph_args, graph_kwargs, info)
+        _adopt_written(call, args, kwargs)
+        return result
+    if row.target != "to":
+        recording.session.escapes.untraced(row.name, recording.name)
+    return result
+
+
+def _tensor_again(
+    row: Row,
+    call: Call,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    graph_args: tuple[Any, ...],
+    graph_kwargs: dict[str, Any],
+    result: torch.Tensor,
+    written: tuple[int, ...],
+) -> torch.Tensor:
+    """The call gave back an object that existed before: written in place, or handed on untouched."""
+    recording = call.recording
+    value: Value | None = getattr(result, "_leapp", None) if type(result) in TRACED else None
+    if value is not None and not written:
+        return result
+    with no_hooks():
+        address = result.untyped_storage()._cdata
+        dtype, shape = result.dtype, result.shape
+    memory = call.memory_of(address)
+    node = _append(row, recording, args, graph_args, graph_kwargs, OpInfo(call.place, memory, written, dtype, shape))
+    mark(result, Value(recording, node, memory, address, value.origin if value else None), recording)
+    if written:
+        recording.constants.mark_written(address)
+        if "out" in kwargs:
+            _adopt_written(call, args, kwargs)
+    return result
+
+
+def _append(
+    row: Row,
+    recording: Recording,
+    args: tuple[Any, ...],
+    graph_args: tuple[Any, ...],
+    graph_kwargs: dict[str, Any],
+    info: OpInfo,
+) -> fx.Node:
+    recorder = recording.recorder
+    if row.expand is not None:
+
+        def emit(target: Any, *emitted: Any, **keywords: Any) -> fx.Node:
+            return recorder.call("call_function", target, target.__name__, emitted, keywords, info)
+
+        last: fx.Node = row.expand(emit, graph_args, args)
+        return last
+    if row.rule is not None:
+        graph_args, graph_kwargs = row.rule(*graph_args, **graph_kwargs)
+    if "generator" in graph_kwargs:
+        graph_kwargs = {name: value for name, value in graph_kwargs.items() if name != "generator"}
+    return recorder.call(row.op, row.target, row.name, graph_args, graph_kwargs, info)
+
+
+def mark(tensor: torch.Tensor, value: Value, recording: Recording) -> None:
+    """Give an object its traced class and its lineage."""
+    kind = type(tensor)
+    traced = _TRACED_CLASS.get(kind)
+    if traced is not None:
+        tensor.__class__ = traced
+        recording.session.remember(tensor)
+    tensor._leapp = value  # type: ignore[attr-defined]
+
+
+def _has_tensor(things: Any) -> bool:
+    return any(
+        isinstance(item, torch.Tensor) or (isinstance(item, (tuple, list)) and _has_tensor(item)) for item in things
+    )
+
+
+def _wrap_items(recording: Recording, call: Call, node: fx.Node, items: Any) -> None:
+    """Record each element of a result as an item of it; the user's container stays the one that torch made."""
+    for index, item in enumerate(items):
+        if isinstance(item, torch.Tensor):
+            with no_hooks():
+                address = item.untyped_storage()._cdata
+                dtype, shape = item.dtype, item.shape
+            memory = call.memory_of(address)
+            info = OpInfo(call.place, memory, (), dtype, shape)
+            picked = recording.recorder.call("call_function", _getitem, "getitem", (node, index), {}, info)
+            mark(item, Value(recording, picked, memory, address), recording)
+        elif isinstance(item, (tuple, list)) and _has_tensor(item):
+            info = OpInfo(call.place, NO_MEMORY, (), None, None)
+            inner = recording.recorder.call("call_function", _getitem, "getitem", (node, index), {}, info)
+            _wrap_items(recording, call, inner, item)
+
+
+from operator import getitem as _getitem  # noqa: E402 - beside its only users
+
+
+def _versions(args: tuple[Any, ...]) -> Any:
+    del args
+    return True
+
+
+def _written(row: Row, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, ...]:
+    """Memory numbers that the call wrote: its first argument, ``out=``, or the input of an ``inplace=True``."""
+    targets: list[Any] = []
+    if row.writes or kwargs.get("inplace") is True:
+        targets.append(args[0] if args else kwargs.get("input"))
+    out = kwargs.get("out")
+    if out is not None:
+        targets.extend(out if isinstance(out, (tuple, list)) else [out])
+    written = []
+    for target in targets:
+        if isinstance(target, torch.Tensor):
+            with no_hooks():
+                address = target.untyped_storage()._cdata
+            written.extend(memory for known, memory in call.memories if known == address)
+    return tuple(written)
+
+
+def _adopt_written(call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """A plain buffer that received a traced write is traced from now on."""
+    out = kwargs.get("out")
+    targets = [args[0]] if out is None else list(out if isinstance(out, (tuple, list)) else [out])
+    recording = call.recording
+    for target in targets:
+        if isinstance(target, torch.Tensor):
+            with no_hooks():
+                address = target.untyped_storage()._cdata
+            recording.constants.mark_written(address)
+            if type(target) not in TRACED:
+                node, memory, address = recording.constants.use(target, call.place)
+                mark(target, Value(recording, node, memory, address), recording)
+
+
+def _special(func: Any, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any], recording: Recording) -> Any:
+    """Calls that are not simply appended to the graph."""
+    if row.kind is Kind.ESCAPE:
+        recording.session.escapes.read(row.name, recording.name)
+        with _no_subclass():
+            return func(*args, **kwargs)
+    if row.kind is Kind.REFUSE:
+        raise UnrecordableOpError(
+            node=recording.name, op=f"torch.Tensor.{row.name}", where=recording.where(caller(3)), why=row.why,
+            advice="Compute a new tensor instead of changing this one.",
+        )  # fmt: skip
+    if row.kind is Kind.CROSSING:
+        return _crossing(func, row, args, kwargs, recording)
+    with _no_subclass():
+        return func(*args, **kwargs)
+
+
+def _crossing(func: Any, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any], recording: Recording) -> Any:
+    """``torch.tensor(x)`` and friends: a copy or a cast of a traced tensor, or a stack of traced scalars."""
+    data = args[0] if args else kwargs.get("data", kwargs.get("obj"))
+    if not isinstance(data, torch.Tensor):
+        recording.session.escapes.untraced(f"torch.{row.name} of a list of traced values", recording.name)
+        with _no_subclass():
+            return func(*args, **kwargs)
+    place = caller(4)
+    call = Call(recording, place)
+    node = call.argument(data)
+    with _no_subclass():
+        result = func(*args, **kwargs)
+        if result is data:
+            return result
+        address = result.untyped_storage()._cdata
+        changed = result.dtype != data.dtype
+    memory = call.memory_of(address)
+    info = OpInfo(place, memory, (), result.dtype, result.shape)
+    recorder = recording.recorder
+    if changed:
+        copied = recorder.call("call_method", "to", "to", (node, result.dtype), {}, info)
+    else:
+        copied = recorder.call("call_function", torch.clone, "clone", (node,), {}, info)
+    mark(result, Value(recording, copied, memory, address), recording)
+    return result
+
+
+def _outside(func: Any, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any], value: Value) -> Any:
+    """A value of a closed node: its calls just run, and copies of it keep the wire."""
+    recording = value.recording
+    session = recording.session if recording is not None else None
+    if session is not None and session.active and not (row.kind is Kind.ESCAPE and row.name in _DISPLAY):
+        user = session.open_in_this_thread()
+        if user is not None:
+            assert recording is not None  # noqa: S101 - it has a session
+            raise ForeignValueError(owner=recording.name, user=user.name, where=user.where(caller(3)))
+    with _no_subclass():
+        result = func(*args, **kwargs)
+    if session is None or not session.active or not isinstance(result, torch.Tensor) or type(result) in TRACED:
+        return result
+    source = next((item for item in (*args, *kwargs.values()) if type(item) in TRACED), None)
+    if source is None:
+        return result
+    origin: Value = source._leapp
+    if origin.origin is None:
+        return result
+    if row.name in _COPIES and _whole(row, args) and _equal(source, result):
+        result.__class__ = TracedTensor
+        result._leapp = Value(origin.recording, None, NO_MEMORY, 0, origin.origin)  # type: ignore[attr-defined]
+    else:
+        result._leapp = Value(None, None, NO_MEMORY, 0, origin.origin)  # type: ignore[attr-defined]
+    session.remember(result)
+    return result
+
+
+_DISPLAY: Final = frozenset(("__repr__", "__str__", "__format__"))
+
+
+def _whole(row: Row, args: tuple[Any, ...]) -> bool:
+    """Whether an index, if this is one, takes everything: ``x[:]``, ``x[...]``."""
+    if row.name != "getitem":
+        return True
+    index = args[1] if isinstance(args[1], tuple) else (args[1],)
+    return all(item is Ellipsis or item == slice(None) for item in index)
+
+
+def _equal(source: torch.Tensor, result: torch.Tensor) -> bool:
+    with no_hooks():
+        return source.shape == result.shape and source.dtype == result.dtype and same_bytes(source, result)
+
+
+def unmark(tensor: torch.Tensor) -> None:
+    """Give an object back its own class and take our attribute away."""
+    kind = type(tensor)
+    if kind is TracedTensor:
+        tensor.__class__ = torch.Tensor
+    elif kind is TracedParameter:
+        tensor.__class__ = torch.nn.Parameter
+    tensor.__dict__.pop("_leapp", None)
+
+
+Reference = weakref.ref
