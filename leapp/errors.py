@@ -440,3 +440,42 @@ class WorkerFaultError(BuildError):
     exit_code = 70
     what = "The build worker for {manifest} failed: {detail}"
     remedy = "This is a fault of LEAPP; please report it with the log {log}."
+
+
+class DuplicatePipelineError(BuildError, ValueError):
+    """Two manifests declare one pipeline in one version."""
+
+    exit_code = 2
+    what = "{first} and {second} both declare {name} {version}."
+    remedy = "Give one of them another name or version; both would be written to the same folder."
+
+
+class OnlyNodeError(BuildError, ValueError):
+    """``--only`` names a node that was not recorded."""
+
+    exit_code = 2
+    what = "{manifest}: --only {node!r} is not a node of this pipeline."
+    remedy = "Nodes that were recorded: {known}."
+
+
+class InterpreterError(BuildError, ValueError):
+    """The interpreter that a manifest asks for cannot be started."""
+
+    exit_code = 2
+    what = "{manifest}: [session] python = {python!r} cannot be started: {why}."
+    remedy = "Name a Python interpreter, absolute or relative to the project root, that has leapp-build installed."
+
+
+class NetworkRefusedError(BuildError, ConnectionError):
+    """The entry tried to reach another machine, and its manifest does not allow that."""
+
+    what = "A connection to {host} was refused: a build must not depend on what another machine answers."
+    remedy = "Declare local files under [session] inputs, or set [session] network = true."
+
+
+class BuildCancelledError(BuildError):
+    """The build was interrupted before this pipeline was done."""
+
+    exit_code = 130
+    what = "{manifest}: the build was interrupted."
+    remedy = "Nothing was published for this pipeline; what was published before is as it was."
