@@ -1,6 +1,74 @@
-"""LEAPP: turn annotated PyTorch code into reproducible, checked model bundles."""
+"""LEAPP: turn annotated PyTorch code into reproducible, checked model bundles.
+
+Nothing is computed here. Public names are looked up in one table when first used, so that ``import leapp`` needs
+neither torch nor onnx.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from leapp._version import CONFIG_VERSION as __config_version__
 from leapp._version import __version__
 
-__all__ = ["__config_version__", "__version__"]
+if TYPE_CHECKING:
+    from leapp import annotate as annotate
+    from leapp._api import GraphConfigs as GraphConfigs
+    from leapp._api import compile_graph as compile_graph
+    from leapp._api import start as start
+    from leapp._api import stop as stop
+    from leapp._spec import ExportFormat as ExportFormat
+    from leapp.errors import LeappError as LeappError
+    from leapp.errors import LeappWarning as LeappWarning
+    from leapp.replay import NodeReport as NodeReport
+
+_NAMES = {
+    "ExportFormat": "leapp._spec",
+    "GraphConfigs": "leapp._api",
+    "LeappError": "leapp.errors",
+    "LeappWarning": "leapp.errors",
+    "NodeReport": "leapp.replay",
+    "annotate": "leapp.annotate",
+    "compile_graph": "leapp._api",
+    "start": "leapp._api",
+    "stop": "leapp._api",
+}
+"""Public name -> module that defines it; a module stands for itself."""
+
+__all__ = [
+    "ExportFormat",
+    "GraphConfigs",
+    "LeappError",
+    "LeappWarning",
+    "NodeReport",
+    "__config_version__",
+    "__version__",
+    "annotate",
+    "compile_graph",
+    "start",
+    "stop",
+]
+
+
+def __getattr__(name: str) -> Any:
+    module_name = _NAMES.get(name)
+    if module_name is None:
+        raise AttributeError(f"module 'leapp' has no attribute {name!r}")
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name not in ("torch", "numpy", "onnx"):
+            raise
+        from leapp.errors import MissingDependencyError
+
+        raise MissingDependencyError(
+            what_for=f"leapp.{name}", package=error.name, command="pip install 'leapp-build[build]'"
+        ) from None
+    found = module if module_name == f"leapp.{name}" else getattr(module, name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -86,6 +86,14 @@ class PipelineNameError(SessionError, ValueError):
     remedy = "Use letters, digits, '.', '_' and '-', beginning with a letter or digit."
 
 
+class OptionError(SessionError, ValueError):
+    """An argument of a lifecycle call or annotation is out of range."""
+
+    exit_code = 2
+    what = "{option}={value!r}: {why}."
+    remedy = "See help(leapp.start), help(leapp.compile_graph) and help(leapp.annotate.output_tensors)."
+
+
 # --- recording -----------------------------------------------------------------------------------------------------
 
 
@@ -234,11 +242,35 @@ class ConstantChangedError(TraceError):
     remedy = "Call compile_graph() before training goes on, or clone the weights first."
 
 
+class MirrorError(TraceError, ValueError):
+    """``mirror_leapp_tags`` was given two different things."""
+
+    what = "annotate.mirror_leapp_tags(): the target does not hold the values of {source}: {why}."
+    remedy = "Mirror only copies; compute what differs inside a node."
+
+
 class UnrecordableOpError(TraceError):
     """A call that cannot be written down as a graph node."""
 
     what = "Node {node!r}: {op} at {where} cannot be recorded: {why}."
     remedy = "{advice}"
+
+
+class MalformedGraphError(TraceError):
+    """A graph breaks a rule that every later stage relies on."""
+
+    what = "Node {node!r}: the recorded graph is malformed: {problem}.\n{excerpt}"
+    remedy = "This is a fault of LEAPP, or of a graph pass; please report it with the lines above."
+
+
+class NotReplayableError(TraceError):
+    """A recording does not give back the outputs it was recorded with."""
+
+    what = "Node {node!r}: the recorded graph does not give the traced output {port!r}: {detail}."
+    remedy = (
+        "Something took part in the computation that was not recorded: an autocast context, a write through NumPy, or "
+        "a random draw. Move it out of the node."
+    )
 
 
 # --- what leaves the trace (warnings) ------------------------------------------------------------------------------
@@ -350,6 +382,13 @@ class MissingDependencyError(LeappError, ImportError):
     remedy = "Install it: {command}"
 
 
+class ValidationWarning(LeappWarning):
+    """A node failed its checks and ``strict`` was off."""
+
+    what = "Node {node!r} failed its checks; the bundle is marked as failed:\n{detail}"
+    remedy = "Do not deploy it; compile_graph(strict=True) makes this an error."
+
+
 # --- bundles -------------------------------------------------------------------------------------------------------
 
 
@@ -386,6 +425,59 @@ class ForeignFolderError(BundleError, FileExistsError):
     exit_code = 2
     what = "{path} is not empty and holds no bundle.json of ours; it is left as it is."
     remedy = "Choose another output folder, or empty this one yourself."
+
+
+class NotAFolderError(BundleError, NotADirectoryError):
+    """The place for a bundle is taken by something other than a folder."""
+
+    exit_code = 2
+    what = "{path} is {kind}, not a folder; it is left as it is."
+    remedy = "Choose another output folder."
+
+
+class NestedBundleError(BundleError, FileExistsError):
+    """A bundle would be written inside another one, or replace a folder that holds another one."""
+
+    exit_code = 2
+    what = "{path} cannot be written: {inner} lies inside the bundle {outer}."
+    remedy = "Give every pipeline a folder of its own, none inside another."
+
+
+class BundleLinkError(BundleError, ValueError):
+    """A link, a pipe or a device lies where only plain files may."""
+
+    what = "{path} is {kind}; a bundle holds plain files and folders only."
+    remedy = "Put a copy of the file in its place."
+
+
+class BundleValueError(BundleError, ValueError):
+    """A value cannot be written into a bundle's metadata."""
+
+    exit_code = 2
+    what = "{where}: {why}."
+    remedy = "Metadata holds text, finite numbers, booleans, None, and lists and text-keyed maps of these."
+
+
+class BundleDigestError(BundleError, ValueError):
+    """A file of a bundle is not the one that was written when it was built."""
+
+    what = "{path} was changed after the bundle was built: sha256 {found} instead of {expected}."
+    remedy = "`leapp verify` lists all that changed; build the bundle again or fetch it anew."
+
+
+class NotInBundleError(BundleError, LookupError):
+    """A bundle has no such node, artifact or file."""
+
+    exit_code = 2
+    what = "The bundle {bundle} has no {kind} {name!r}."
+    remedy = "It has: {known}."
+
+
+class BundleWriteError(BundleError, OSError):
+    """The operating system refused to write a bundle; what stood at its place is unchanged."""
+
+    what = "{path} could not be written: {why}; what stood there before is unchanged."
+    remedy = "Check free space and permissions of that folder, then build again."
 
 
 # --- manifests and builds ------------------------------------------------------------------------------------------
@@ -440,14 +532,6 @@ class WorkerFaultError(BuildError):
     exit_code = 70
     what = "The build worker for {manifest} failed: {detail}"
     remedy = "This is a fault of LEAPP; please report it with the log {log}."
-
-
-class DuplicatePipelineError(BuildError, ValueError):
-    """Two manifests declare one pipeline in one version."""
-
-    exit_code = 2
-    what = "{first} and {second} both declare {name} {version}."
-    remedy = "Give one of them another name or version; both would be written to the same folder."
 
 
 class OnlyNodeError(BuildError, ValueError):

@@ -17,12 +17,16 @@ if TYPE_CHECKING:
     from leapp.graph._base import NodeGraph
 
 
+OPSET_VERSION: Final = 20
+IR_VERSION: Final = 10
+
+
 @dataclass(frozen=True, slots=True)
 class ExportOptions:
     """Settings of one artifact; defaults are the project's pins."""
 
-    opset_version: int = 20
-    ir_version: int = 10
+    opset_version: int = OPSET_VERSION
+    ir_version: int = IR_VERSION
     optimize: bool = True
 
 

@@ -11,7 +11,7 @@ from torch import fx
 if TYPE_CHECKING:
     import torch
 
-    from leapp._spec import NodeSpec, SourceLine
+    from leapp._spec import NodeSpec, SourceLine, TensorSpec
 
 
 @dataclass(frozen=True)
@@ -21,13 +21,14 @@ class NodeGraph:
     ``graph`` has one placeholder per input of ``spec`` in order and returns a tuple with one value per output in order
     (a bare value when there is one). ``constants`` maps every ``get_attr`` target to a CPU tensor that nobody else
     writes; a target with dots stands for nested attributes. ``sources`` maps FX node names to the user's line; it is
-    evidence and must never reach content.
+    evidence and must never reach content. ``specs`` maps node names to dtype and shape of their values.
     """
 
     spec: NodeSpec
     graph: fx.Graph
     constants: Mapping[str, torch.Tensor]
     sources: Mapping[str, SourceLine] = field(default_factory=dict)
+    specs: Mapping[str, TensorSpec] = field(default_factory=dict)
 
     def module(self) -> fx.GraphModule:
         """A GraphModule over the same graph; constants are registered as buffers, names may be nested."""

@@ -37,8 +37,8 @@ class Row:
     """All that the tracer knows of one callable.
 
     ``op`` and ``target`` are those of the FX node; ``rule`` rewrites graph arguments; ``expand`` appends several nodes
-    where the call has no public function of its own; ``writes`` says that the call writes its first argument; ``random``
-    that it draws from a generator.
+    where the call has no public function of its own; ``writes`` says that the call writes its first argument;
+    ``random`` that it may draw from a generator.
     """
 
     kind: Kind

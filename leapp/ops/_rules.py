@@ -37,7 +37,7 @@ _NUMPY_KEYWORDS = {"axis": "dim", "keepdims": "keepdim"}
 
 
 def numpy_keywords(*args: Any, **kwargs: Any) -> Args:
-    """torch accepts NumPy's ``axis`` and ``keepdims``; no exporter does."""
+    """Torch accepts NumPy's ``axis`` and ``keepdims``; no exporter does."""
     return args, {_NUMPY_KEYWORDS.get(name, name): value for name, value in kwargs.items()}
 
 

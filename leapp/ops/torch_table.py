@@ -142,13 +142,13 @@ _METHODS: Final[dict[str, Row]] = {
 }
 
 METADATA: Final[frozenset[str]] = frozenset(
-    "size dim ndim ndimension shape stride numel nelement element_size storage_offset is_contiguous is_floating_point "
-    "is_complex is_signed is_inference is_conj is_neg is_pinned is_shared is_set_to get_device data_ptr "
-    "const_data_ptr untyped_storage storage storage_type _typed_storage dim_order is_same_size is_tensor is_storage "
-    "result_type can_cast promote_types numel is_coalesced sparse_dim dense_dim is_distributed has_names "
-    "requires_grad_ retain_grad register_hook register_post_accumulate_grad_hook backward detach_ "
-    "__len__ __hash__ __dir__ __dlpack_device__ __sizeof__ __class__ _is_view _use_count _fix_weakref share_memory_ "
-    "record_stream pin_memory align_as rename names refine_names _has_compatible_shallow_copy_type "
+    "size dim ndim ndimension shape stride numel nelement element_size storage_offset is_contiguous "
+    "is_floating_point is_complex is_signed is_inference is_conj is_neg is_pinned is_shared is_set_to get_device "
+    "data_ptr const_data_ptr untyped_storage storage storage_type _typed_storage dim_order is_same_size is_tensor "
+    "is_storage result_type can_cast promote_types numel is_coalesced sparse_dim dense_dim is_distributed "
+    "has_names requires_grad_ retain_grad register_hook register_post_accumulate_grad_hook backward detach_ "
+    "__len__ __hash__ __dir__ __dlpack_device__ __sizeof__ __class__ _is_view _use_count _fix_weakref "
+    "share_memory_ record_stream pin_memory align_as rename names refine_names _has_compatible_shallow_copy_type "
     "_shallow_copy_type_compatible set_default_dtype broadcast_shapes overrides _debug_has_internal_overlap".split()
 )
 """Calls whose answer follows from shape, dtype, layout or autograd state."""
@@ -242,8 +242,10 @@ def _is_tensor_method(function: Any) -> bool:
     owner = getattr(function, "__objclass__", None)
     if owner is not None:
         return issubclass(torch.Tensor, owner)
-    return isinstance(function, FunctionType) and function.__qualname__.split(".")[0] in ("Tensor", "TensorBase") and (
-        getattr(torch.Tensor, name, None) is function or hasattr(_TensorBase, name)
+    return (
+        isinstance(function, FunctionType)
+        and function.__qualname__.split(".")[0] in ("Tensor", "TensorBase")
+        and (getattr(torch.Tensor, name, None) is function or hasattr(_TensorBase, name))
     )
 
 

@@ -55,7 +55,9 @@ def _walk(
     elif isinstance(thing, (list, tuple)):
         items = ((index, f"{path}[{index}]", item) for index, item in enumerate(thing))
     elif dataclasses.is_dataclass(thing) and not isinstance(thing, type):
-        items = ((field.name, f"{path}.{field.name}", getattr(thing, field.name)) for field in dataclasses.fields(thing))
+        items = (
+            (field.name, f"{path}.{field.name}", getattr(thing, field.name)) for field in dataclasses.fields(thing)
+        )
     else:
         raise NotATensorError(node=node, direction=direction, port=name, kind=_kind(thing))
     for key, where, item in items:

@@ -164,9 +164,7 @@ class Constants:
             targets[constant.node] = target
             result[target] = constant.snapshot
         self._recorder.free_names(targets, lambda node: targets[node].replace(".", "_"))
-        self._references = {
-            targets[constant.node]: constant for constant in alive if constant.digest is not None
-        }
+        self._references = {targets[constant.node]: constant for constant in alive if constant.digest is not None}
         return result
 
     def digests(self) -> dict[str, str]:

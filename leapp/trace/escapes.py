@@ -89,6 +89,10 @@ class EscapePolicy:
             return
         self._warn(TraceEscapeWarning, "escape", node, op, place)
 
+    def meant(self, node: str, place: Place) -> None:
+        """``annotate.constant`` stands at ``place``."""
+        self._note("constant", node, "annotate.constant", place)
+
     def untraced(self, op: str, node: str) -> None:
         """A traced value went through a call that leaves no graph node."""
         self._report(UntracedOpWarning, "untraced", node, op)
@@ -105,9 +109,7 @@ class EscapePolicy:
             return
         self._warn(warning, key, node, op, place, **facts)
 
-    def _warn(
-        self, warning: type[LeappWarning], kind: str, node: str, op: str, place: Place, **facts: Any
-    ) -> None:
+    def _warn(self, warning: type[LeappWarning], kind: str, node: str, op: str, place: Place, **facts: Any) -> None:
         line = source_line(place, self.root)
         said = (kind + op, line.file, line.line)
         self._note(kind, node, op, place)

@@ -45,20 +45,20 @@ class NodeMode(TorchFunctionMode):
             recording.drew_by_name()
         return result
 
-    def push(self) -> None:
+    def activate(self) -> None:
         """Become the innermost mode of this thread."""
-        _push_mode(self)
+        _push_mode(self)  # type: ignore[no-untyped-call]
 
     def remove(self) -> None:
         """Leave the stack, wherever in it we are: user modes may have been entered in between and stay."""
-        stack = _get_current_function_mode_stack()
+        stack = _get_current_function_mode_stack()  # type: ignore[no-untyped-call]
         if self not in stack:
             return
         above: list[TorchFunctionMode] = []
         while True:
-            top = _pop_mode()
+            top = _pop_mode()  # type: ignore[no-untyped-call]
             if top is self:
                 break
             above.append(top)
         for mode in reversed(above):
-            _push_mode(mode)
+            _push_mode(mode)  # type: ignore[no-untyped-call]

@@ -69,6 +69,8 @@ class Recording:
         self.graph: NodeGraph | None = None
         self.sample: Sample | None = None
         self._inputs: dict[str, _Input] = {}
+        self.drew_random = False
+        """A draw is part of the recording: its sample cannot be replayed."""
         self._drawn_by_name = False
         self._random_before = torch.random.get_rng_state()
 
@@ -91,6 +93,7 @@ class Recording:
         """Report a recorded call that did draw."""
         if not torch.equal(before, torch.random.get_rng_state()):
             self._drawn_by_name = True
+            self.drew_random = True
             self.session.escapes.random(op, self.name, recorded=True)
 
     def drew_by_name(self) -> None:
@@ -143,7 +146,7 @@ class Recording:
         node = self.recorder.placeholder(leaf.port, memory=memory, dtype=tensor.dtype, shape=tensor.shape)
         copy = _copy(tensor)
         self._inputs[leaf.port] = _Input(leaf.port, tensor, copy, memory, place)
-        mark(tensor, Value(self, node, memory, address, origin), self)
+        mark(tensor, Value(self, node, memory, address, origin), self.session)
 
     def _input_memory(self, address: int) -> int:
         for other in self._inputs.values():
@@ -167,7 +170,7 @@ class Recording:
             tuple(Port(item.port, spec_of(item.before)) for item in self._inputs.values()),
             tuple(Port(leaf.port, spec_of(leaf.tensor)) for leaf in outputs),
         )
-        self.graph = NodeGraph(spec, self.recorder.graph, attributes, self._sources())
+        self.graph = NodeGraph(spec, self.recorder.graph, attributes, self._sources(), self._specs())
         self.sample = Sample(
             {item.port: item.before for item in self._inputs.values()},
             {leaf.port: _copy(leaf.tensor) for leaf in outputs},
@@ -227,12 +230,19 @@ class Recording:
             if info.place is not None
         }
 
+    def _specs(self) -> dict[str, TensorSpec]:
+        return {
+            node.name: TensorSpec(_dtypes.name_of(info.dtype), tuple(info.shape))
+            for node, info in self.recorder.info.items()
+            if info.dtype is not None
+        }
+
 
 def tag_output(tensor: torch.Tensor, port: PortId, recording: Recording) -> None:
     """Let an output carry its port, so that it becomes a wire where it is declared as an input."""
     value = value_of(tensor)
     if value is None:
-        mark(tensor, Value(recording, None, 0, 0, port), recording)
+        mark(tensor, Value(recording, None, 0, 0, port), recording.session)
         return
     if value.origin is None or value.origin.node != port.node:
         value.origin = port

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch import fx
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from leapp.trace.source import Place
 
 NO_MEMORY = 0

@@ -11,21 +11,23 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from leapp._spec import UNSET, ExportFormat, Unset
 from leapp.errors import (
     LeappWarning,
+    MirrorError,
     NodeNotClosedError,
     NodeOriginError,
-    NoSessionError,
     OutputBeforeInputError,
+    UnusedInputWarning,
 )
-from leapp.trace._lineage import PortId
+from leapp.trace._lineage import PortId, Value
 from leapp.trace._tree import Leaf, check_name, flatten
-from leapp.trace.constants import no_hooks
+from leapp.trace.constants import no_hooks, plain, same_bytes
 from leapp.trace.escapes import EscapePolicy
 from leapp.trace.mode import NodeMode
 from leapp.trace.node import CollectorPause, NodeTrace, Recording, tag_output
 from leapp.trace.source import Place, caller, source_line
-from leapp.trace.tensor import unmark
+from leapp.trace.tensor import mark, unmark
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -100,11 +102,9 @@ class Session:
     def warn(self, warning: LeappWarning, place: Place) -> None:
         """Issue a warning at the user's line and keep it for the report."""
         self.warnings.append(warning)
-        if self.escapes.strict and not isinstance(warning, self._NOTED):
+        if self.escapes.strict and not isinstance(warning, UnusedInputWarning):
             raise warning
         warnings.warn_explicit(warning, None, place.code.co_filename, place.line)
-
-    from leapp.errors import UnusedInputWarning as _NOTED  # noqa: N814 - a wide interface is no soundness matter
 
     # --- nodes ----------------------------------------------------------------------------------------------------
 
@@ -141,7 +141,7 @@ class Session:
         name: str,
         tensors: Any,
         static_outputs: Any = None,
-        export_with: Any = None,
+        export_with: tuple[ExportFormat, ...] | Unset | None = UNSET,
         backend_params: Mapping[str, Any] | None = None,
     ) -> None:
         """Close a node."""
@@ -185,7 +185,7 @@ class Session:
         stack = self._open.setdefault(thread, [])
         if not stack:
             mode = self._modes[thread] = NodeMode(self)
-            mode.push()
+            mode.activate()
         stack.append(recording)
         self._collector.begin()
 
@@ -204,6 +204,27 @@ class Session:
                 mode.remove()
         if not any(self._open.values()):
             self._collector.end()
+
+    # --- other annotations ------------------------------------------------------------------------------------------
+
+    def note_constant(self, value: Any) -> None:
+        """A value made inside a node is meant to be fixed: reads that led to it need no warning."""
+        del value
+        recording = self.open_in_this_thread()
+        if recording is not None:
+            self.escapes.meant(recording.name, caller(3))
+
+    def mirror(self, source: Any, target: Any) -> None:
+        """Let ``target`` carry the port of ``source``."""
+        value = getattr(source, "_leapp", None)
+        if not isinstance(value, Value) or value.origin is None or not is_tensor(target):
+            return
+        with no_hooks():
+            if source.dtype != target.dtype or source.shape != target.shape:
+                raise MirrorError(source=str(value.origin), why=f"{target.dtype}{list(target.shape)} is not its form")
+            if not same_bytes(plain(source), plain(target)):
+                raise MirrorError(source=str(value.origin), why="the values differ")
+            mark(target, Value(value.recording, None, 0, 0, value.origin), self)
 
     # --- end ------------------------------------------------------------------------------------------------------
 
@@ -241,26 +262,3 @@ class Session:
 def is_tensor(thing: Any) -> bool:
     """Whether an object can be a port."""
     return isinstance(thing, torch.Tensor)
-
-
-_CURRENT: list[Session] = []
-"""The process-wide session, at most one; callbacks in other threads must find it too."""
-
-
-def current() -> Session | None:
-    """The open session of this process."""
-    return _CURRENT[0] if _CURRENT else None
-
-
-def begin(session: Session) -> None:
-    """Make a session the current one."""
-    _CURRENT[:] = [session]
-
-
-def end(call: str) -> Session:
-    """Stop the current session and give it back. Raises NoSessionError when there is none."""
-    if not _CURRENT:
-        raise NoSessionError(call=call)
-    session = _CURRENT.pop()
-    session.stop()
-    return session

@@ -24,7 +24,7 @@ class Place(NamedTuple):
 
 _OWN_FOLDER: Final = str(Path(__file__).parents[1]) + "/"
 _SITE_FOLDERS: Final = tuple(
-    {str(Path(sysconfig.get_path(key))) + "/" for key in ("purelib", "platlib")}, 
+    {str(Path(sysconfig.get_path(key))) + "/" for key in ("purelib", "platlib")},
 )
 
 

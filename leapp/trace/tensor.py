@@ -6,7 +6,7 @@ user's call runs first on the real tensors; what it returned is then written dow
 
 from __future__ import annotations
 
-import weakref
+from operator import getitem as _getitem
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from torch import fx
 
     from leapp.trace.node import Recording
+    from leapp.trace.session import Session
 
 _no_subclass: Any = torch._C.DisableTorchFunctionSubclass
 
@@ -53,7 +54,7 @@ register_wrapper(TracedTensor, torch.Tensor)
 register_wrapper(TracedParameter, torch.nn.Parameter)
 
 TRACED: Final = (TracedTensor, TracedParameter)
-_TRACED_CLASS: Final = {torch.Tensor: TracedTensor, torch.nn.Parameter: TracedParameter}
+_TRACED_CLASS: Final[dict[Any, Any]] = {torch.Tensor: TracedTensor, torch.nn.Parameter: TracedParameter}
 
 _ATOMS: Final = frozenset(
     (
@@ -185,12 +186,11 @@ def _record(func: Any, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any], 
     graph_args = tuple([argument(item) for item in args])
     graph_kwargs = {name: argument(item) for name, item in kwargs.items()} if kwargs else kwargs
     state = recording.random_state() if row.random else None
-    versions = _versions(args) if row.writes or kwargs else None
     with _no_subclass():
         result = func(*args, **kwargs)
     if state is not None:
         recording.note_random(row.name, state)
-    return _write_down(row, call, args, kwargs, graph_args, graph_kwargs, result, versions)
+    return _write_down(row, call, args, kwargs, graph_args, graph_kwargs, result)
 
 
 def _write_down(
@@ -201,10 +201,9 @@ def _write_down(
     graph_args: tuple[Any, ...],
     graph_kwargs: dict[str, Any],
     result: Any,
-    versions: Any,
 ) -> Any:
     recording = call.recording
-    written = _written(row, call, args, kwargs) if versions is not None else ()
+    written = _written(row, call, args, kwargs) if row.writes or kwargs else ()
     kind = type(result)
     if kind is torch.Tensor:
         address = result.untyped_storage()._cdata
@@ -252,7 +251,7 @@ def _tensor_again(
         dtype, shape = result.dtype, result.shape
     memory = call.memory_of(address)
     node = _append(row, recording, args, graph_args, graph_kwargs, OpInfo(call.place, memory, written, dtype, shape))
-    mark(result, Value(recording, node, memory, address, value.origin if value else None), recording)
+    mark(result, Value(recording, node, memory, address, value.origin if value else None), recording.session)
     if written:
         recording.constants.mark_written(address)
         if "out" in kwargs:
@@ -283,13 +282,13 @@ def _append(
     return recorder.call(row.op, row.target, row.name, graph_args, graph_kwargs, info)
 
 
-def mark(tensor: torch.Tensor, value: Value, recording: Recording) -> None:
+def mark(tensor: torch.Tensor, value: Value, session: Session) -> None:
     """Give an object its traced class and its lineage."""
     kind = type(tensor)
     traced = _TRACED_CLASS.get(kind)
     if traced is not None:
         tensor.__class__ = traced
-        recording.session.remember(tensor)
+        session.remember(tensor)
     tensor._leapp = value  # type: ignore[attr-defined]
 
 
@@ -309,19 +308,11 @@ def _wrap_items(recording: Recording, call: Call, node: fx.Node, items: Any) -> 
             memory = call.memory_of(address)
             info = OpInfo(call.place, memory, (), dtype, shape)
             picked = recording.recorder.call("call_function", _getitem, "getitem", (node, index), {}, info)
-            mark(item, Value(recording, picked, memory, address), recording)
+            mark(item, Value(recording, picked, memory, address), recording.session)
         elif isinstance(item, (tuple, list)) and _has_tensor(item):
             info = OpInfo(call.place, NO_MEMORY, (), None, None)
             inner = recording.recorder.call("call_function", _getitem, "getitem", (node, index), {}, info)
             _wrap_items(recording, call, inner, item)
-
-
-from operator import getitem as _getitem  # noqa: E402 - beside its only users
-
-
-def _versions(args: tuple[Any, ...]) -> Any:
-    del args
-    return True
 
 
 def _written(row: Row, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, ...]:
@@ -332,7 +323,7 @@ def _written(row: Row, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]
     out = kwargs.get("out")
     if out is not None:
         targets.extend(out if isinstance(out, (tuple, list)) else [out])
-    written = []
+    written: list[int] = []
     for target in targets:
         if isinstance(target, torch.Tensor):
             with no_hooks():
@@ -353,7 +344,7 @@ def _adopt_written(call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
             recording.constants.mark_written(address)
             if type(target) not in TRACED:
                 node, memory, address = recording.constants.use(target, call.place)
-                mark(target, Value(recording, node, memory, address), recording)
+                mark(target, Value(recording, node, memory, address), recording.session)
 
 
 def _special(func: Any, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any], recording: Recording) -> Any:
@@ -396,7 +387,7 @@ def _crossing(func: Any, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any]
         copied = recorder.call("call_method", "to", "to", (node, result.dtype), {}, info)
     else:
         copied = recorder.call("call_function", torch.clone, "clone", (node,), {}, info)
-    mark(result, Value(recording, copied, memory, address), recording)
+    mark(result, Value(recording, copied, memory, address), recording.session)
     return result
 
 
@@ -452,6 +443,3 @@ def unmark(tensor: torch.Tensor) -> None:
     elif kind is TracedParameter:
         tensor.__class__ = torch.nn.Parameter
     tensor.__dict__.pop("_leapp", None)
-
-
-Reference = weakref.ref

@@ -1,1 +1,14 @@
-"""Internal package ``leapp.graph.passes``; the public names are those of ``leapp``."""
+"""Graph passes, one per file, and the order in which every recording takes them before it is exported."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from leapp.graph.passes.contiguous_constants import contiguous_constants
+from leapp.graph.passes.copy_written import copy_written
+from leapp.graph.passes.device_free import device_free
+
+if TYPE_CHECKING:
+    from leapp.graph._base import Pass
+
+EXPORT_PASSES: Final[tuple[Pass, ...]] = (device_free, contiguous_constants, copy_written)

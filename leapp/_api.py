@@ -1,0 +1,382 @@
+"""start, stop, annotate, compile_graph: turn words into values, find the session, call it."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from leapp._spec import FORMAT_NAMES, ExportFormat, Unset
+from leapp.errors import (
+    FormatConflictError,
+    NoSessionError,
+    NothingAnnotatedError,
+    OptionError,
+    PipelineNameError,
+    SecondSessionError,
+    SessionReplacedWarning,
+    SessionStillOpenError,
+    UnknownFormatError,
+)
+from leapp.trace import current as sessions
+from leapp.trace.session import Session, SessionOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from leapp._policy import BuildPolicy
+    from leapp._spec import JSON
+    from leapp.replay import NodeReport
+    from leapp.trace.node import NodeTrace
+
+
+@dataclass
+class _Process:
+    """What is true of this process beside the open session."""
+
+    stopped: Session | None = None
+    """The last session that was stopped and may be compiled."""
+    policy: BuildPolicy | None = None
+    implicit: Session | None = None
+    """The session a build opened for an entry that only annotates."""
+    counted: str | None = None
+    """Name given to the ``start()`` that a build counts."""
+    compiled: bool = False
+
+
+_process = _Process()
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._ -]*")
+
+
+def start(
+    name: str,
+    save_path: str | Path = ".",
+    verbose: bool = False,
+    dry_run: bool = False,
+    non_traced: Iterable[str] | None = None,
+    max_cached_io: int = 5,
+    global_patching: bool = True,
+    patching: Sequence[Any] | None = None,
+    allow: Mapping[str, Sequence[str]] | None = None,
+    self_check: bool = True,
+) -> None:
+    """Begin a trace session; annotations record from here to ``stop()``.
+
+    Args:
+        name: pipeline name; may hold folders, of which the last part names the files. An absolute one overrides
+            ``save_path``. The output folder is ``save_path/name``.
+        save_path: folder that the output folder lies in.
+        verbose: log to the console as well as to ``log.txt``.
+        dry_run: record, wire and write the contract; export and validate nothing.
+        non_traced: names of nodes that are recorded and wired but get no artifact.
+        max_cached_io: how many entries of each node are kept as samples, at least 1.
+        global_patching: wrap conversions that dispatch does not see. They are those between NumPy and torch.
+        patching: replacements for native functions.
+        allow: what is meant to leave the trace: keys ``branches``, ``escapes``, ``random``, ``untraced``, each a list
+            of ``module:qualname`` of the function that holds the line.
+        self_check: check translated calls against torch at once; calls recorded as themselves need no check.
+
+    Raises:
+        PipelineNameError: the name cannot be a folder and file name.
+        OptionError: another argument is out of range.
+        SecondSessionError: in a build, a second call where the manifest does not say which one counts.
+    """
+    del global_patching, self_check
+    if patching:
+        raise OptionError(
+            option="patching", value=patching, why="replacements of native functions are not supported yet"
+        )
+    if type(max_cached_io) is not int or max_cached_io < 1:
+        raise OptionError(option="max_cached_io", value=max_cached_io, why="it must be an integer of at least 1")
+    folder, file_name = _output(name, save_path)
+    policy = _process.policy
+    if policy is not None:
+        placed = _place_in_build(policy, name, folder, file_name)
+        folder, file_name, allow = placed[0], placed[1], {**(allow or {}), **policy.allow}
+    _check_allow(allow)
+    open_session = sessions.current()
+    if open_session is not None:
+        if open_session is not _process.implicit:
+            warnings.warn(SessionReplacedWarning(first=open_session.options.name, second=file_name), stacklevel=2)
+        sessions.end("start")
+    _begin(
+        SessionOptions(
+            name=file_name,
+            folder=folder,
+            verbose=verbose,
+            dry_run=dry_run,
+            non_traced=frozenset(non_traced or ()),
+            max_cached_io=max_cached_io,
+            allow=dict(allow or {}),
+            strict=(policy.strict or None) if policy is not None else None,
+            root=policy.root if policy is not None else Path.cwd(),
+        )
+    )
+
+
+def _begin(options: SessionOptions) -> Session:
+    session = Session(options)
+    _process.stopped = None
+    sessions.begin(session)
+    return session
+
+
+def _output(name: str, save_path: str | Path) -> tuple[Path, str]:
+    text = str(name)
+    file_name = Path(text).name
+    if not file_name or not _NAME.fullmatch(file_name) or ".." in Path(text).parts:
+        why = "it is empty" if not text else f"its last part is {file_name!r}"
+        raise PipelineNameError(name=text, why=why)
+    return Path(save_path) / text, file_name
+
+
+def _place_in_build(policy: BuildPolicy, name: str, folder: Path, file_name: str) -> tuple[Path, str]:
+    """Where a session of a build goes: the one that counts takes the manifest's name, others a side folder."""
+    if policy.trace is not None and policy.trace not in (file_name, name):
+        return policy.save_path / "uncounted" / folder.name, file_name
+    if _process.counted is not None:
+        raise SecondSessionError(first=_process.counted, second=file_name)
+    _process.counted = file_name
+    return policy.save_path / policy.name, policy.name
+
+
+def _check_allow(allow: Mapping[str, Sequence[str]] | None) -> None:
+    from leapp.trace.escapes import ALLOW_KEYS
+
+    for key, value in (allow or {}).items():
+        if key not in ALLOW_KEYS:
+            raise OptionError(option="allow", value=key, why=f"its keys are {', '.join(ALLOW_KEYS)}")
+        if isinstance(value, str):
+            raise OptionError(option=f"allow[{key!r}]", value=value, why="it must be a list of strings")
+
+
+def stop() -> None:
+    """End recording; every object gets its own class back.
+
+    Raises:
+        NoSessionError: no session is open.
+    """
+    _process.stopped = sessions.end("stop")
+
+
+@dataclass(frozen=True)
+class GraphConfigs:
+    """Facts about the whole pipeline for the runtime file.
+
+    ``frequency`` is the rate in Hz, above 0; ``extra`` holds free fields, written flat under ``pipeline.configs``.
+    """
+
+    frequency: float | None = None
+    extra: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        if self.frequency is not None and not self.frequency > 0:
+            raise OptionError(option="frequency", value=self.frequency, why="it is a rate in Hz and must be above 0")
+
+    def as_json(self) -> dict[str, JSON]:
+        """The fields as they stand in the runtime file."""
+        fields: dict[str, JSON] = dict(self.extra or {})
+        if self.frequency is not None:
+            fields["frequency"] = self.frequency
+        return fields
+
+
+def compile_graph(
+    visualize: bool = True,
+    verbose: bool | None = None,
+    validate: bool = True,
+    rtol: float = 1e-3,
+    atol: float = 1e-5,
+    strict: bool = True,
+    graph_configs: GraphConfigs | None = None,
+) -> Literal[True] | dict[str, bool | NodeReport]:
+    """Export every node of the stopped session, wire them, write the bundle and replay all samples through it.
+
+    Args:
+        visualize: accepted for scripts of the public API; the pipeline is drawn in ``evidence/report.html``.
+        verbose: log to the console; None keeps what ``start()`` was told.
+        validate: load every artifact again and replay the recorded samples.
+        rtol: relative tolerance of that comparison.
+        atol: absolute tolerance, in each output's own unit.
+        strict: raise when a check fails; else warn and return the reports.
+        graph_configs: rate and free fields for the runtime file.
+
+    Returns:
+        True when nothing was to be checked, else node -> True or a ``NodeReport`` (false in a boolean context).
+
+    Raises:
+        SessionStillOpenError: before ``stop()``.
+        NoSessionError: no session was recorded.
+        NodeNotClosedError: a node was opened and never closed.
+        ValidationError: with ``strict``, when a replayed artifact differs; an export error as itself.
+    """
+    del visualize
+    open_session = sessions.current()
+    if open_session is not None and open_session is not _process.implicit:
+        raise SessionStillOpenError(name=open_session.options.name)
+    session = _process.stopped
+    if session is None:
+        raise NoSessionError(call="compile_graph")
+    return _compile(
+        session, validate=validate, rtol=rtol, atol=atol, strict=strict, graph_configs=graph_configs, verbose=verbose
+    )
+
+
+def _compile(
+    session: Session,
+    *,
+    validate: bool = True,
+    rtol: float = 1e-3,
+    atol: float = 1e-5,
+    strict: bool = True,
+    graph_configs: GraphConfigs | None = None,
+    verbose: bool | None = None,
+) -> Literal[True] | dict[str, bool | NodeReport]:
+    from leapp import _compile as compiler
+
+    configs = (graph_configs or GraphConfigs()).as_json()
+    policy = _process.policy
+    counts = policy is not None and session.options.folder == policy.save_path / policy.name
+    options = compiler.CompileOptions(
+        formats_for=_script_formats, validate=validate, rtol=rtol, atol=atol, strict=strict, configs=configs
+    )
+    if policy is not None and counts:
+        options = _build_options(policy, options)
+    result = compiler.compile_session(session, options)
+    if session.options.verbose if verbose is None else verbose:
+        print((result.bundle / "log.txt").read_text(encoding="utf-8"), end="")  # noqa: T201 - asked for
+    if policy is not None and counts:
+        _process.compiled = True
+        policy.on_compiled(result)
+    if strict:
+        compiler.raise_failures(result)
+    else:
+        compiler.warn_failures(result)
+    if not validate or not result.reports:
+        return True
+    return {name: True if report.ok else report for name, report in result.reports.items()}
+
+
+def _build_options(policy: BuildPolicy, options: Any) -> Any:
+    from dataclasses import replace
+
+    configs = dict(options.configs)
+    if policy.frequency_hz is not None:
+        configs["frequency"] = policy.frequency_hz
+    return replace(
+        options,
+        formats_for=lambda node: policy.formats_for(node.name, node.export_with),
+        onnx_for=policy.onnx_for,
+        version=policy.version,
+        configs=configs,
+        metadata=policy.metadata,
+        configured_nodes=policy.configured_nodes,
+        manifest=policy.manifest,
+        only=policy.only,
+    )
+
+
+def _script_formats(node: NodeTrace) -> tuple[ExportFormat, ...] | None:
+    said = node.export_with
+    if isinstance(said, Unset):
+        return (ExportFormat.ONNX,)
+    formats: tuple[ExportFormat, ...] | None = said
+    return formats
+
+
+def parse_formats(node: str, export_with: Any) -> tuple[ExportFormat, ...] | Unset | None:
+    """The formats that ``export_with`` names: one name, a list of names, None or nothing.
+
+    Raises:
+        UnknownFormatError: a name that is none.
+        FormatConflictError: two formats that write the same file.
+    """
+    if export_with is None or isinstance(export_with, Unset):
+        return export_with
+    names = [export_with] if isinstance(export_with, str) else list(export_with)
+    formats: list[ExportFormat] = []
+    for name in names:
+        found = FORMAT_NAMES.get(name) if isinstance(name, str) else None
+        if found is None:
+            raise UnknownFormatError(node=node, format=name, known=", ".join(FORMAT_NAMES))
+        if found in formats:
+            continue
+        for other in formats:
+            if other.suffix == found.suffix:
+                raise FormatConflictError(
+                    node=node, first=other.value, second=found.value, file=f"{node}{found.suffix}"
+                )
+        formats.append(found)
+    return tuple(formats)
+
+
+_BACKEND_PARAMS = frozenset(
+    "opset_version optimize verify report skip_validation prescript model_path copy_original_model device".split()
+)
+
+
+def parse_backend_params(node: str, params: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """The exporter settings of a node. Raises OptionError for one that does not exist."""
+    given = dict(params or {})
+    for name in given:
+        if name not in _BACKEND_PARAMS:
+            raise OptionError(
+                option=f"backend_params of node {node!r}",
+                value=name,
+                why=f"known: {', '.join(sorted(_BACKEND_PARAMS))}",
+            )
+    if given.get("model_path") is not None:
+        raise OptionError(
+            option=f'backend_params["model_path"] of node {node!r}', value=given["model_path"],
+            why="bringing a finished model is not supported yet",
+        )  # fmt: skip
+    return given
+
+
+# --- what a build calls in the process that runs an entry ----------------------------------------------------------
+
+
+def install_build(policy: BuildPolicy) -> None:
+    """Put a manifest's decisions in force for this process."""
+    _process.policy = policy
+    _process.counted = None
+    _process.compiled = False
+
+
+def begin_build_session() -> None:
+    """Open the session that an entry without ``start()`` records into."""
+    policy = _process.policy
+    assert policy is not None  # noqa: S101 - install_build came first
+    _process.implicit = _begin(
+        SessionOptions(
+            name=policy.name,
+            folder=policy.save_path / policy.name,
+            allow=dict(policy.allow),
+            strict=policy.strict or None,
+            root=policy.root,
+        )
+    )
+
+
+def finish_build_session() -> None:
+    """Stop and compile what the entry recorded, where it did not do so itself.
+
+    Raises:
+        NothingAnnotatedError: the entry recorded no node in a session that counts.
+    """
+    if _process.compiled:
+        return
+    policy = _process.policy
+    assert policy is not None  # noqa: S101 - install_build came first
+    folder = policy.save_path / policy.name
+    session = sessions.current()
+    if session is None or session.options.folder != folder:
+        session = _process.stopped
+    elif session is not None:
+        sessions.end("stop")
+    if session is None or session.options.folder != folder:
+        raise NothingAnnotatedError(name=policy.name)
+    _compile(session)

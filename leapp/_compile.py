@@ -1,0 +1,416 @@
+"""compile_session(session, options) -> result: the only place that strings the stages together."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from leapp._canonical import canonical_json, md5_file, readable_json, sha256, sha256_file
+from leapp.bundle import contract, samples, schema, write
+from leapp.errors import (
+    ExportError,
+    LeappError,
+    NothingAnnotatedError,
+    RecordingsDifferError,
+    UnknownNodeError,
+    ValidationError,
+)
+from leapp.export._backend import IR_VERSION, OPSET_VERSION, ExportOptions, backend_for
+from leapp.graph._base import NodeGraph, run_passes
+from leapp.graph.check import check_graph, check_replays
+from leapp.graph.dump import graph_digest, graph_json, graph_text, op_counts
+from leapp.graph.passes import EXPORT_PASSES
+from leapp.pipeline.wiring import NodeWires, PortNames, final_names, renamed, wire
+from leapp.replay import ATOL, RTOL, FormatReport, NodeReport, replay
+from leapp.trace.constants import bytes_digest
+from leapp.trace.node import spec_of
+from leapp.trace.same import difference
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    import torch
+
+    from leapp._spec import JSON, ExportFormat, NodeSpec, PipelineSpec
+    from leapp.export._backend import ArtifactInfo
+    from leapp.trace.node import NodeTrace
+    from leapp.trace.session import Session
+
+    Samples = Sequence[tuple[Mapping[str, torch.Tensor], Mapping[str, torch.Tensor]]]
+
+
+@dataclass(frozen=True)
+class CompileOptions:
+    """What ``compile_graph`` was told, and what a build decided for it."""
+
+    formats_for: Callable[[NodeTrace], tuple[ExportFormat, ...] | None]
+    onnx_for: Callable[[str], tuple[int, int]] = lambda _node: (OPSET_VERSION, IR_VERSION)
+    version: str = "0.0.0"
+    validate: bool = True
+    rtol: float = RTOL
+    atol: float = ATOL
+    strict: bool = True
+    configs: Mapping[str, JSON] = field(default_factory=dict)
+    metadata: Mapping[str, JSON] = field(default_factory=dict)
+    configured_nodes: frozenset[str] = frozenset()
+    manifest: str = ""
+    only: str | None = None
+
+
+@dataclass(frozen=True)
+class CompileResult:
+    """A bundle on disk. ``reports`` holds one per node that has artifacts; ``errors`` what went wrong, in order."""
+
+    bundle: Path
+    digest: str
+    status: str
+    reports: Mapping[str, NodeReport]
+    errors: Sequence[LeappError] = ()
+    validated: bool = True
+
+
+@dataclass(frozen=True)
+class _Node:
+    """One node on its way through the stages."""
+
+    trace: NodeTrace
+    names: PortNames
+    recording: NodeGraph
+    """As recorded, under its final port names."""
+    samples: Samples
+    formats: tuple[ExportFormat, ...] | None
+    digests: Mapping[str, str]
+    """Digest of each constant's bytes."""
+
+    @property
+    def spec(self) -> NodeSpec:
+        return self.recording.spec
+
+
+def compile_session(session: Session, options: CompileOptions) -> CompileResult:
+    """Export, wire, validate and write one bundle.
+
+    Raises what the recording itself is refused for. Artifacts that fail are part of the result: the bundle is written
+    with status ``failed``.
+    """
+    session.check_closed()
+    _check_nodes(session, options)
+    nodes, pipeline = _prepared(session, options)
+    folder = session.options.folder
+    write.ensure_replaceable(folder)
+    errors: list[LeappError] = [error for node in nodes for error in _entries_agree(node)]
+    reports: dict[str, NodeReport] = {}
+    manifests = []
+    with write.scratch_beside(folder) as staging:
+        for node in nodes:
+            manifest, report, failed = _write_node(node, staging, options)
+            errors.extend(failed)
+            manifests.append(manifest)
+            if node.formats:
+                reports[node.spec.name] = report
+        initial = _initial_values(pipeline, nodes, staging)
+        toolchain = contract.toolchain()
+        (staging / f"{pipeline.name}.yaml").write_bytes(
+            contract.contract_yaml(pipeline, manifests, initial_values=initial, toolchain=toolchain)
+        )
+        status = "ok" if not errors and all(report.ok for report in reports.values()) else "failed"
+        _write_evidence(session, nodes, reports, staging)
+        digest = write.seal(staging, name=pipeline.name, version=options.version, status=status)
+        write.publish(staging, folder)
+    return CompileResult(folder, digest, status, reports, tuple(errors), validated=options.validate)
+
+
+def _check_nodes(session: Session, options: CompileOptions) -> None:
+    if not session.completed:
+        raise NothingAnnotatedError(name=session.options.name)
+    names = [node.name for node in session.completed]
+    for node in sorted(options.configured_nodes - set(names)):
+        raise UnknownNodeError(manifest=options.manifest, node=node, known=", ".join(names))
+    if options.only is not None and options.only not in names:
+        raise UnknownNodeError(manifest=options.manifest, node=options.only, known=", ".join(names))
+
+
+def _prepared(session: Session, options: CompileOptions) -> tuple[list[_Node], PipelineSpec]:
+    """Final names, formats and wiring of all nodes."""
+    formats: dict[str, tuple[ExportFormat, ...] | None] = {}
+    wires = []
+    for trace in session.completed:
+        chosen = options.formats_for(trace)
+        if trace.name in session.options.non_traced or session.options.dry_run:
+            chosen = None
+        formats[trace.name] = chosen
+        graph = trace.recordings[0].graph
+        assert graph is not None  # noqa: S101 - completed nodes have one
+        exclusive = any(each.backend == "onnx" for each in chosen or ())
+        wires.append(NodeWires(graph.spec, tuple(entry.wires for entry in trace.recordings), exclusive))
+    pipeline = wire(session.options.name, wires, configs=options.configs)
+    nodes = [
+        _node(trace, final_names(each), formats[trace.name])
+        for trace, each in zip(session.completed, wires, strict=True)
+    ]
+    if options.only is not None:
+        nodes = [node if node.spec.name == options.only else replace(node, formats=None) for node in nodes]
+    return nodes, pipeline
+
+
+def _node(trace: NodeTrace, names: PortNames, formats: tuple[ExportFormat, ...] | None) -> _Node:
+    graph = trace.recordings[0].graph
+    assert graph is not None  # noqa: S101 - completed nodes have one
+    recording = replace(graph, spec=renamed(graph.spec, names))
+    known = trace.recordings[0].constants.digests()
+    digests = {name: known.get(name) or bytes_digest(tensor) for name, tensor in graph.constants.items()}
+    cached = []
+    for entry in trace.recordings:
+        assert entry.sample is not None  # noqa: S101 - closed entries have one
+        cached.append(
+            (
+                {names.inputs[port]: value for port, value in entry.sample.inputs.items()},
+                {names.outputs[port]: value for port, value in entry.sample.outputs.items()},
+            )
+        )
+    return _Node(trace, names, recording, cached, formats, digests)
+
+
+def _entries_agree(node: _Node) -> list[LeappError]:
+    """Entries of one node must be one computation; a constant that moved between them was frozen from the data."""
+    first = node.trace.recordings[0].graph
+    assert first is not None  # noqa: S101 - completed nodes have one
+    for index, entry in enumerate(node.trace.recordings[1:], start=2):
+        assert entry.graph is not None  # noqa: S101 - closed entries have one
+        found = difference(first, entry.graph)
+        if found is not None:
+            return [
+                RecordingsDifferError(
+                    node=node.spec.name, count=index, difference=found.text, where=str(found.source or "unknown place")
+                )
+            ]
+    return []
+
+
+def _write_node(
+    node: _Node, staging: Path, options: CompileOptions
+) -> tuple[schema.NodeManifest, NodeReport, list[LeappError]]:
+    """Dumps, artifacts and manifest of one node."""
+    name = node.spec.name
+    folder = staging / "nodes" / name
+    folder.mkdir(parents=True)
+    (folder / "graph.txt").write_text(graph_text(node.recording), encoding="utf-8", newline="\n")
+    (folder / "graph.json").write_bytes(readable_json(graph_json(node.recording)))
+    check_graph(node.recording)
+    errors: list[LeappError] = []
+    artifacts: list[ArtifactInfo] = []
+    reports: list[FormatReport] = []
+    if node.formats:
+        graph = run_passes(node.recording, EXPORT_PASSES)
+        if not node.trace.recordings[0].drew_random:
+            check_replays(graph, *node.samples[0])
+        example = tuple(node.samples[0][0][port.name] for port in node.spec.inputs)
+        opset, ir_version = options.onnx_for(name)
+        settings = _settings(node, opset, ir_version)
+        for each in node.formats:
+            info, report, error = _write_artifact(each, graph, example, folder, settings, node.samples, options)
+            if info is not None:
+                artifacts.append(info)
+            if error is not None:
+                errors.append(error)
+            reports.append(report)
+    manifest = _node_manifest(node, artifacts, staging, options)
+    (folder / "manifest.json").write_bytes(readable_json(schema.to_json(manifest)))
+    return manifest, NodeReport(name, tuple(reports)), errors
+
+
+def _node_manifest(
+    node: _Node, artifacts: Sequence[ArtifactInfo], staging: Path, options: CompileOptions
+) -> schema.NodeManifest:
+    constants = tuple(
+        schema.Constant(name, spec.dtype, spec.shape, node.digests[name])
+        for name, spec in ((name, spec_of(tensor)) for name, tensor in sorted(node.recording.constants.items()))
+    )
+    return schema.NodeManifest(
+        schema=schema.SCHEMA_VERSION,
+        node=node.spec.name,
+        inputs=tuple(schema.PortEntry.of(port) for port in node.spec.inputs),
+        outputs=tuple(schema.PortEntry.of(port) for port in node.spec.outputs),
+        artifacts=tuple(_artifact(info, staging) for info in artifacts),
+        ops=op_counts(node.recording),
+        constants=constants,
+        tolerances=schema.Tolerances(options.rtol, options.atol),
+        graph_sha256=graph_digest(node.recording),
+        weights_sha256=sha256(canonical_json([schema.to_json(each) for each in constants])),
+    )
+
+
+def _artifact(info: ArtifactInfo, staging: Path) -> schema.Artifact:
+    model, *data = info.paths
+    facts: Any = info.details
+    return schema.Artifact(
+        format=info.format.value,
+        backend=info.format.backend,
+        path=model.relative_to(staging).as_posix(),
+        sha256=sha256_file(model),
+        md5=md5_file(model),
+        size=model.stat().st_size,
+        opset_version=facts.get("opset_version"),
+        ir_version=facts.get("ir_version"),
+        method=facts.get("method"),
+        data_paths=tuple(path.relative_to(staging).as_posix() for path in data),
+    )
+
+
+def _settings(node: _Node, opset: int, ir_version: int) -> ExportOptions:
+    asked: Any = node.trace.backend_params
+    return ExportOptions(
+        opset_version=int(asked.get("opset_version") or opset),
+        ir_version=ir_version,
+        optimize=bool(asked.get("optimize", True)),
+    )
+
+
+def _write_artifact(
+    each: ExportFormat,
+    graph: NodeGraph,
+    example: tuple[torch.Tensor, ...],
+    folder: Path,
+    settings: ExportOptions,
+    cached: Samples,
+    options: CompileOptions,
+) -> tuple[ArtifactInfo | None, FormatReport, LeappError | None]:
+    """Write one artifact, load it again and replay the samples."""
+    path = folder / f"{graph.spec.name}{each.suffix}"
+    backend = backend_for(each)
+    try:
+        info = backend.write(graph, example, path, settings)
+        if not options.validate:
+            return info, FormatReport(each.value), None
+        run = backend.open(path, graph.spec)
+    except ExportError as error:
+        return None, FormatReport(each.value, error=str(error)), error
+    try:
+        ports = replay(run, graph.spec, cached, rtol=options.rtol, atol=options.atol)
+    except Exception as error:  # noqa: BLE001 - a runtime may raise anything; it is a result of the check
+        return info, FormatReport(each.value, error=f"the artifact does not run: {error}"), None
+    return info, FormatReport(each.value, ports), None
+
+
+def _initial_values(pipeline: PipelineSpec, nodes: Sequence[_Node], staging: Path) -> tuple[str, str] | None:
+    """First-tick values of all feedback inputs, in one file; None when there is no feedback."""
+    consumers = {consumer for each in pipeline.feedback_flow.values() for consumer in each}
+    values = {
+        f"{node.spec.name}/{port}": value
+        for node in nodes
+        for port, value in node.samples[0][0].items()
+        if f"{node.spec.name}/{port}" in consumers
+    }
+    if not values:
+        return None
+    path = staging / f"{pipeline.name}_initial_values.safetensors"
+    samples.write_tensors(path, values)
+    return path.name, sha256_file(path)
+
+
+def _write_evidence(session: Session, nodes: Sequence[_Node], reports: Mapping[str, NodeReport], staging: Path) -> None:
+    """Samples, source lines, notes and the report page."""
+    evidence = staging / "evidence"
+    (evidence / "samples").mkdir(parents=True)
+    (evidence / "sources").mkdir()
+    for node in nodes:
+        samples.write_samples(evidence / "samples" / f"{node.spec.name}.safetensors", node.samples)
+        lines: dict[str, JSON] = {
+            op: {"file": source.file, "line": source.line, "function": source.function}
+            for op, source in node.recording.sources.items()
+        }
+        (evidence / "sources" / f"{node.spec.name}.json").write_bytes(readable_json(lines))
+    (evidence / "checks.json").write_bytes(readable_json([_report_json(each) for each in reports.values()]))
+    (evidence / "notes.json").write_bytes(readable_json(_notes(session)))
+    (staging / "log.txt").write_text(_log(session, reports), encoding="utf-8")
+    from leapp.report.page import render
+
+    (evidence / "report.html").write_bytes(render(staging))
+
+
+def _report_json(report: NodeReport) -> JSON:
+    return {
+        "node": report.node,
+        "ok": report.ok,
+        "formats": [
+            {
+                "format": each.format,
+                "ok": each.ok,
+                "error": each.error,
+                "ports": [
+                    {
+                        "port": port.port,
+                        "ok": port.ok,
+                        "samples": port.samples,
+                        "sample": port.sample,
+                        # JSON has no infinity.
+                        "largest": port.difference.largest
+                        if port.difference.largest < float("inf")
+                        else str(port.difference.largest),
+                        "where": list(port.difference.where) if port.difference.where is not None else None,
+                        "expected": port.difference.expected,
+                        "actual": port.difference.actual,
+                        "note": port.difference.note,
+                    }
+                    for port in each.ports
+                ],
+            }
+            for each in report.formats
+        ],
+    }
+
+
+def _notes(session: Session) -> dict[str, JSON]:
+    return {
+        "warnings": [{"class": type(warning).__name__, "text": str(warning)} for warning in session.warnings],
+        "escapes": [
+            {
+                "kind": note.kind,
+                "node": note.node,
+                "op": note.op,
+                "file": note.file,
+                "line": note.line,
+                "function": note.function,
+            }
+            for note in session.escapes.notes
+        ],
+    }
+
+
+def _log(session: Session, reports: Mapping[str, NodeReport]) -> str:
+    lines = [f"pipeline {session.options.name}"]
+    for node in session.completed:
+        graph = node.recordings[0].graph
+        ops = sum(each.op.startswith("call_") for each in graph.graph.nodes) if graph is not None else 0
+        lines.append(f"node {node.name}: {ops} operations, entered {node.entries} times")
+    lines += [f"{type(warning).__name__}: {warning}" for warning in session.warnings]
+    for report in reports.values():
+        lines += [f"{report.node} {each.format}: {'ok' if each.ok else 'FAILED'}" for each in report.formats]
+        lines += report.lines()
+    return "\n".join(lines) + "\n"
+
+
+def raise_failures(result: CompileResult) -> None:
+    """Raise what ``strict`` asks for: the one export error itself, else ValidationError with all reports."""
+    failing = {name: report for name, report in result.reports.items() if not report.ok}
+    if not result.errors and not failing:
+        return
+    if len(result.errors) == 1 and sum(not each.ok for report in failing.values() for each in report.formats) <= 1:
+        raise result.errors[0]
+    detail = [str(error) for error in result.errors if not isinstance(error, ExportError)]
+    detail += [line for report in failing.values() for line in report.lines()]
+    raise ValidationError(count=len(failing) or 1, detail="\n".join(detail), reports=failing)
+
+
+def warn_failures(result: CompileResult) -> None:
+    """Say what failed where ``strict`` is off."""
+    from leapp.errors import ValidationWarning
+
+    for name, report in result.reports.items():
+        if not report.ok:
+            warnings.warn(ValidationWarning(node=name, detail="\n".join(report.lines())), stacklevel=4)
+    for error in result.errors:
+        if not isinstance(error, ExportError):
+            warnings.warn(ValidationWarning(node=error.facts.get("node", "?"), detail=str(error)), stacklevel=4)

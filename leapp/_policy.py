@@ -1,0 +1,49 @@
+"""What a build decides for the entry it runs; torch-free, so that a build can make one without torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from leapp._compile import CompileResult
+    from leapp._spec import JSON, ExportFormat, Unset
+
+    FormatsFor = Callable[[str, "tuple[ExportFormat, ...] | None | Unset"], "tuple[ExportFormat, ...] | None"]
+
+
+def _ignore(result: CompileResult) -> None:
+    del result
+
+
+@dataclass(frozen=True)
+class BuildPolicy:
+    """The manifest's word over an entry's own calls (design: name, version, rate and formats win)."""
+
+    name: str
+    version: str
+    save_path: Path
+    """The bundle is written to ``save_path/name``."""
+    manifest: str
+    """The manifest as messages name it."""
+    root: Path
+    """The project root: evidence names files relative to it."""
+    formats_for: FormatsFor
+    """Formats of a node, given what the script said (``UNSET`` when nothing); None: no artifact."""
+    onnx_for: Callable[[str], tuple[int, int]]
+    """ONNX opset and IR version of a node."""
+    configured_nodes: frozenset[str] = frozenset()
+    """Nodes that the manifest has a table for; one that the entry never opens is an error."""
+    frequency_hz: float | None = None
+    trace: str | None = None
+    """Which ``leapp.start(name)`` counts, when the entry makes several."""
+    allow: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    strict: bool = False
+    only: str | None = None
+    """The one node that gets artifacts; None: all of them."""
+    metadata: Mapping[str, JSON] = field(default_factory=dict)
+    on_compiled: Callable[[CompileResult], None] = _ignore
+    """Called as soon as a bundle is written, before control returns to the entry."""

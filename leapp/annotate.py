@@ -1,0 +1,94 @@
+"""Marks in the user's code: where a node begins, what it gives, and what is meant to be fixed.
+
+Outside a trace session every annotation hands back the very objects it was given, in the form it has inside one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from leapp._spec import UNSET
+from leapp.trace._tree import handed_back
+from leapp.trace.current import current
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+T = TypeVar("T")
+
+__all__ = ["constant", "input_tensors", "mirror_leapp_tags", "output_tensors"]
+
+
+def input_tensors(node: str, tensors: Mapping[str, Any]) -> Any:
+    r"""Open a node and declare its inputs; may be called at several places for one node.
+
+    Args:
+        node: name of the node; anything but ``/``, ``\\``, NUL and line breaks.
+        tensors: port name -> tensor, or a nesting of dicts, lists, tuples and dataclasses of tensors, flattened with
+            ``_``. The tensors themselves become traced: same objects, same storage.
+
+    Returns:
+        The one value, or a tuple of the values in order; nestings in their own shape.
+
+    Raises:
+        TraceError: one of its children, naming node, port and line.
+    """
+    session = current()
+    if session is not None:
+        session.input_tensors(node, tensors)
+    return handed_back(tensors)
+
+
+def output_tensors(
+    node: str,
+    tensors: Mapping[str, Any],
+    static_outputs: Mapping[str, Any] | None = None,
+    export_with: Any = UNSET,
+    backend_params: Mapping[str, Any] | None = None,
+) -> Any:
+    """Close a node: what it gives, and how it is exported.
+
+    Args:
+        node: the node that ``input_tensors`` opened.
+        tensors: port name -> traced tensor or nesting of them.
+        static_outputs: plain tensors that the model returns unchanged.
+        export_with: a format name or a list of them; None for no artifact; not given: ONNX (in a build, what the
+            manifest says).
+        backend_params: settings of the exporter, such as ``opset_version``.
+
+    Returns:
+        The values given, one or a tuple in order.
+
+    Raises:
+        TraceError: one of its children, naming node, port and line.
+        UnknownFormatError: ``export_with`` names a format that does not exist.
+        FormatConflictError: it names two that write the same file.
+    """
+    session = current()
+    if session is not None:
+        from leapp._api import parse_backend_params, parse_formats
+
+        session.output_tensors(
+            node, tensors, static_outputs, parse_formats(node, export_with), parse_backend_params(node, backend_params)
+        )
+    return handed_back(tensors)
+
+
+def constant(value: T) -> T:
+    """Say that a value made inside a node is meant to be fixed. Returns it as it is."""
+    session = current()
+    if session is not None:
+        session.note_constant(value)
+    return value
+
+
+def mirror_leapp_tags(source: Any, target: T) -> T:
+    """Let ``target``, which holds the same values as ``source``, stand for the same output port.
+
+    Raises:
+        MirrorError: the two differ in shape, dtype or values.
+    """
+    session = current()
+    if session is not None:
+        session.mirror(source, target)
+    return target

@@ -1,0 +1,80 @@
+"""Is this graph well formed, and does it compute what was recorded?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from leapp.errors import MalformedGraphError, NotReplayableError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from leapp.graph._base import NodeGraph
+
+_NEIGHBOURS = 2
+
+
+def check_graph(recording: NodeGraph) -> None:
+    """Raise MalformedGraphError, with the bad line and its neighbours, when a graph breaks a rule.
+
+    Rules: placeholders first and one per input; every argument defined above; names unique; every ``get_attr`` has a
+    constant; one output per output port; ``node.meta`` empty, because exporters write it into files.
+    """
+    lines = list(recording.graph.nodes)
+    defined: set[torch.fx.Node] = set()
+    names: set[str] = set()
+    past_inputs = False
+    for index, node in enumerate(lines):
+        problem = ""
+        if node.op == "placeholder" and past_inputs:
+            problem = "an input after the first operation"
+        elif any(source not in defined for source in node.all_input_nodes):
+            problem = "an argument that is not defined above"
+        elif node.name in names:
+            problem = "a name that is taken"
+        elif node.op == "get_attr" and node.target not in recording.constants:
+            problem = "a constant that does not exist"
+        elif node.meta:
+            problem = "metadata that would be written into the files"
+        if problem:
+            excerpt = "\n".join(
+                f"{'->' if offset == index else '  '} {lines[offset].format_node()}"
+                for offset in range(max(0, index - _NEIGHBOURS), min(len(lines), index + _NEIGHBOURS + 1))
+            )
+            raise MalformedGraphError(node=recording.spec.name, problem=problem, excerpt=excerpt)
+        past_inputs = past_inputs or node.op != "placeholder"
+        defined.add(node)
+        names.add(node.name)
+    inputs = sum(node.op == "placeholder" for node in lines)
+    if inputs != len(recording.spec.inputs):
+        raise MalformedGraphError(node=recording.spec.name, problem=f"{inputs} inputs", excerpt="")
+
+
+def run_graph(recording: NodeGraph, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Evaluate a recording by port name with torch itself.
+
+    The graph must not write its inputs or constants: it has been through ``copy_written``.
+    """
+    with torch.no_grad():
+        result = recording.module()(*(inputs[port.name] for port in recording.spec.inputs))
+    outputs = result if isinstance(result, (tuple, list)) else (result,)
+    return {port.name: value for port, value in zip(recording.spec.outputs, outputs, strict=True)}
+
+
+def check_replays(
+    recording: NodeGraph, inputs: Mapping[str, torch.Tensor], outputs: Mapping[str, torch.Tensor]
+) -> None:
+    """Raise NotReplayableError unless the graph gives the recorded outputs of a sample bit for bit."""
+    from leapp.trace.constants import same_bytes
+
+    for port, value in run_graph(recording, inputs).items():
+        expected = outputs[port]
+        if value.dtype != expected.dtype or value.shape != expected.shape:
+            detail = f"{value.dtype}{list(value.shape)} instead of {expected.dtype}{list(expected.shape)}"
+        elif same_bytes(value, expected):
+            continue
+        else:
+            detail = "other values"
+        raise NotReplayableError(node=recording.spec.name, port=port, detail=detail)
