@@ -534,14 +534,6 @@ class WorkerFaultError(BuildError):
     remedy = "This is a fault of LEAPP; please report it with the log {log}."
 
 
-class OnlyNodeError(BuildError, ValueError):
-    """``--only`` names a node that was not recorded."""
-
-    exit_code = 2
-    what = "{manifest}: --only {node!r} is not a node of this pipeline."
-    remedy = "Nodes that were recorded: {known}."
-
-
 class InterpreterError(BuildError, ValueError):
     """The interpreter that a manifest asks for cannot be started."""
 
