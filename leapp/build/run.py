@@ -1,0 +1,402 @@
+"""A plan -> bundles, published whole. One pipeline's failure leaves the others alone."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+import traceback
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from leapp._version import __version__
+from leapp.build._messages import EndingKind
+from leapp.build.isolate import GRACE_S, HowEnded, run_session, session_environment
+from leapp.bundle import read, write
+from leapp.errors import (
+    BuildCancelledError,
+    BuildError,
+    BundleFormatError,
+    EntryFailedError,
+    EntryTimeoutError,
+    InterpreterError,
+    LeappError,
+    MissingDependencyError,
+    ValidationError,
+    WorkerFaultError,
+)
+from leapp.report.checks import CheckRow
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from leapp._spec import JSON
+    from leapp.build.isolate import SessionOutcome
+    from leapp.build.plan import BuildPlan, PipelinePlan
+
+LOG_FOLDER: Final = ".logs"
+"""Below the output folder: what failed sessions printed, until the pipeline is built again."""
+_TAIL_LINES: Final = 20
+_ASK_VERSION: Final = "import leapp; print(leapp.__version__)"
+
+
+class Stage(StrEnum):
+    """What a pipeline is at, in order."""
+
+    WAITING = "waiting"
+    TRACING = "tracing and exporting"
+    CHECKING = "checking"
+    PUBLISHING = "publishing"
+    DONE = "done"
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineResult:
+    """What became of one pipeline."""
+
+    plan: PipelinePlan
+    bundle: Path | None = None
+    """Where the bundle lies; None when there is none."""
+    digest: str = ""
+    published: bool = False
+    nodes: tuple[str, ...] = ()
+    artifacts: int = 0
+    size_bytes: int = 0
+    checks: tuple[CheckRow, ...] = ()
+    notes: tuple[str, ...] = ()
+    error: LeappError | None = None
+    details: str = ""
+    """What helps to understand the error: the entry's own traceback, or the end of what it printed."""
+    log: Path | None = None
+    """All that the session printed; kept only for failures."""
+    wall_s: float = 0.0
+
+    @property
+    def exit_code(self) -> int:
+        """What the command exits with on account of this pipeline."""
+        return 0 if self.error is None else self.error.exit_code
+
+    def as_json(self) -> dict[str, JSON]:
+        """One record for machines."""
+        error: JSON = None
+        if self.error is not None:
+            error = {"class": type(self.error).__name__, "message": str(self.error), "details": self.details}
+        return {
+            "schema": 1,
+            "manifest": self.plan.manifest.shown,
+            "name": self.plan.name,
+            "version": self.plan.version,
+            "exit_code": self.exit_code,
+            "published": self.published,
+            "bundle": None if self.bundle is None else str(self.bundle),
+            "digest": self.digest or None,
+            "nodes": list(self.nodes),
+            "artifacts": self.artifacts,
+            "size_bytes": self.size_bytes,
+            "checks": [row.as_json() for row in self.checks],
+            "notes": list(self.notes),
+            "error": error,
+            "log": None if self.log is None else str(self.log),
+            "variables": dict(self.plan.variables),
+            "wall_s": round(self.wall_s, 3),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Traced:
+    """A sealed bundle in a scratch folder, not yet believed."""
+
+    folder: Path
+    checks: tuple[CheckRow, ...]
+    notes: tuple[str, ...]
+    printed: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Context:
+    """What all stages of one pipeline share."""
+
+    plan: PipelinePlan
+    out: Path
+    cancel: threading.Event
+    on_stage: Callable[[PipelinePlan, Stage], None]
+    grace_s: float
+
+    @property
+    def log(self) -> Path:
+        """Where the session's output is kept when the pipeline fails."""
+        return self.out / LOG_FOLDER / f"{self.plan.name}-{self.plan.version}.log"
+
+    def keep_log(self, printed: bytes) -> Path:
+        """Write the session's output where it is kept."""
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        self.log.write_bytes(printed)
+        return self.log
+
+
+class _Stopped(Exception):  # noqa: N818  # not an error of its own: it carries one
+    """Ends the stages of one pipeline: an error of ours, and what the result says besides."""
+
+    def __init__(
+        self, error: LeappError, *, details: str = "", log: Path | None = None, checks: tuple[CheckRow, ...] = ()
+    ) -> None:
+        super().__init__(str(error))
+        self.error, self.details, self.log, self.checks = error, details, log, checks
+
+
+def build(
+    plan: BuildPlan,
+    *,
+    jobs: int = 1,
+    on_stage: Callable[[PipelinePlan, Stage], None] = lambda _plan, _stage: None,
+    on_result: Callable[[PipelineResult], None] = lambda _result: None,
+    grace_s: float = GRACE_S,
+) -> tuple[PipelineResult, ...]:
+    """Build all pipelines of a plan, each in a process of its own.
+
+    Args:
+        plan: what to build.
+        jobs: how many at once.
+        on_stage: told when a pipeline enters a stage; called from worker threads.
+        on_result: told when a pipeline is done; called from worker threads.
+        grace_s: how long a session may go on after its bundle was written.
+
+    Returns:
+        One result per pipeline, in the plan's order. A failure is a result, not an exception.
+
+    Raises:
+        KeyboardInterrupt: after all sessions were ended; nothing half-written is left.
+    """
+    cancel = threading.Event()
+
+    def one(pipeline: PipelinePlan) -> PipelineResult:
+        result = _build_pipeline(_Context(pipeline, plan.out, cancel, on_stage, grace_s))
+        on_result(result)
+        return result
+
+    with concurrent.futures.ThreadPoolExecutor(max_workers=max(jobs, 1), thread_name_prefix="leapp-build") as pool:
+        futures = [pool.submit(one, pipeline) for pipeline in plan.pipelines]
+        try:
+            concurrent.futures.wait(futures)
+        except BaseException:
+            cancel.set()  # leaving the pool waits for its threads, which end their sessions now
+            raise
+    return tuple(future.result() for future in futures)
+
+
+def _build_pipeline(context: _Context) -> PipelineResult:
+    plan = context.plan
+    started = time.monotonic()
+    try:
+        result = _stages(context)
+    except _Stopped as stop:
+        result = PipelineResult(plan, error=stop.error, details=stop.details, log=stop.log, checks=stop.checks)
+    except LeappError as error:
+        result = PipelineResult(plan, error=error)
+    except Exception as error:  # noqa: BLE001  # one pipeline's fault must not take the others with it
+        detail = "".join(traceback.format_exception_only(error)).strip()
+        fault = WorkerFaultError(manifest=plan.manifest.shown, detail=detail, log=context.log)
+        details = "".join(traceback.format_exception(error))
+        result = PipelineResult(plan, error=fault, details=details, log=context.keep_log(details.encode()))
+    if result.error is None:
+        context.log.unlink(missing_ok=True)
+    context.on_stage(plan, Stage.DONE)
+    return replace(result, wall_s=time.monotonic() - started)
+
+
+def _stages(context: _Context) -> PipelineResult:
+    """All that happens to one pipeline, in order."""
+    plan = context.plan
+    _ready(context)
+    with _place(plan) as scratch:
+        context.on_stage(plan, Stage.TRACING)
+        traced = _trace(context, scratch)
+        context.on_stage(plan, Stage.CHECKING)
+        result = _check(context, traced)
+        context.on_stage(plan, Stage.PUBLISHING)
+        return _publish(context, traced, result)
+
+
+def _ready(context: _Context) -> None:
+    """Whatever would make the work futile, before it is done."""
+    plan = context.plan
+    if context.cancel.is_set():
+        raise BuildCancelledError(manifest=plan.manifest.shown)
+    if plan.only is None:
+        write.ensure_replaceable(plan.target)
+    if not plan.own_interpreter:
+        _check_interpreter(plan)
+
+
+def _check_interpreter(plan: PipelinePlan) -> None:
+    """The manifest's interpreter starts, and has this very version installed: both ends must speak alike."""
+    try:
+        answer = subprocess.run(
+            [plan.python, "-P", "-c", _ASK_VERSION],
+            cwd=plan.manifest.root,
+            env=_environment(plan, Path(os.devnull), Path(tempfile.gettempdir())),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise InterpreterError(manifest=plan.manifest.shown, python=plan.python, why=str(error)) from None
+    found = answer.stdout.strip()
+    if answer.returncode != 0:
+        raise MissingDependencyError(
+            what_for=f"The session's interpreter {plan.python}",
+            package="leapp-build",
+            command=f"{plan.python} -m pip install 'leapp-build[build]=={__version__}'",
+        )
+    if found != __version__:
+        why = f"it has leapp-build {found}, and this build is {__version__}"
+        raise InterpreterError(manifest=plan.manifest.shown, python=plan.python, why=why)
+
+
+@contextlib.contextmanager
+def _place(plan: PipelinePlan) -> Iterator[Path]:
+    """A folder that the session's bundle is written to: beside the target, so that publishing is a rename."""
+    if plan.only is None:
+        plan.target.parent.mkdir(parents=True, exist_ok=True)
+        with write.scratch_beside(plan.target) as scratch:
+            yield scratch
+    else:
+        # Kept when the stages succeed: its path is what the user asked for.
+        scratch = Path(tempfile.mkdtemp(prefix=f"leapp-{plan.name}-"))
+        try:
+            yield scratch
+        except BaseException:
+            shutil.rmtree(scratch, ignore_errors=True)
+            raise
+
+
+def _trace(context: _Context, scratch: Path) -> _Traced:
+    """Run the entry in its session. What counts is the bundle that it wrote, not how its process ended."""
+    plan = context.plan
+    with tempfile.TemporaryDirectory(prefix="leapp-session-", ignore_cleanup_errors=True) as folder:
+        records, home, temporary = (Path(folder, name) for name in ("records", "home", "tmp"))
+        for place in (records, home, temporary):
+            place.mkdir()
+        outcome = run_session(
+            plan.request(scratch.resolve()),
+            python=plan.python,
+            folder=records,
+            environment=_environment(plan, home, temporary),
+            timeout_s=plan.manifest.session.timeout_s,
+            grace_s=context.grace_s,
+            cancel=context.cancel,
+        )
+        printed = outcome.log.read_bytes()
+    checks = tuple(CheckRow.from_json(row) for row in outcome.compiled.checks) if outcome.compiled is not None else ()
+    error = _error_of(context, outcome)
+    if error is not None:
+        details = outcome.ending.traceback if outcome.ending is not None else ""
+        raise _Stopped(error, details=details or _tail(printed), log=context.keep_log(printed), checks=checks)
+    assert outcome.compiled is not None  # noqa: S101  # _error_of has looked
+    return _Traced(Path(outcome.compiled.bundle), checks, _notes(outcome), printed)
+
+
+def _environment(plan: PipelinePlan, home: Path, temporary: Path) -> dict[str, str]:
+    session = plan.manifest.session
+    return session_environment(
+        os.environ,
+        home=home,
+        temporary=temporary,
+        seed=session.seed,
+        threads=session.threads,
+        pass_env=session.pass_env,
+    )
+
+
+def _error_of(context: _Context, outcome: SessionOutcome) -> LeappError | None:
+    """What went wrong, unless the session left a bundle that counts.
+
+    An error of ours counts in any case: it says that the entry broke a rule, such as a second ``start()``. Any other
+    end of the process counts only while there is no bundle.
+    """
+    ending, manifest = outcome.ending, context.plan.manifest
+    entry = manifest.pipeline.entry.text
+    if outcome.how is HowEnded.CANCELLED:
+        return BuildCancelledError(manifest=manifest.shown)
+    if ending is not None and ending.kind is EndingKind.REFUSED:
+        return ending.error() or BuildError(detail=ending.text)
+    if outcome.compiled is not None:
+        return None
+    if ending is not None and ending.kind is EndingKind.FAULT:
+        return WorkerFaultError(manifest=manifest.shown, detail=ending.text, log=context.log)
+    if ending is None and outcome.how is HowEnded.TIMEOUT:
+        return EntryTimeoutError(entry=entry, timeout_s=f"{manifest.session.timeout_s:g}", log=context.log)
+    how = ending.text if ending is not None else f"{_end_of_process(outcome.status)} before its bundle was written"
+    return EntryFailedError(entry=entry, how=how, log=context.log)
+
+
+def _notes(outcome: SessionOutcome) -> tuple[str, ...]:
+    """What happened after the bundle was written; it changes nothing about the bundle."""
+    ending = outcome.ending
+    notes: list[str] = []
+    if ending is not None and ending.kind is not EndingKind.RETURNED:
+        notes.append(f"After its bundle was written, the entry {ending.text}.")
+    if outcome.how is not HowEnded.BY_ITSELF:
+        notes.append("Its process did not end after its bundle was written, and was ended.")
+    elif ending is None:
+        notes.append(f"After its bundle was written, the entry {_end_of_process(outcome.status)}.")
+    return tuple(notes)
+
+
+def _end_of_process(status: int) -> str:
+    if status >= 0:
+        return f"ended its process with status {status}"
+    try:
+        name = signal.Signals(-status).name
+    except ValueError:
+        name = f"signal {-status}"
+    return f"was killed by {name}"
+
+
+def _tail(printed: bytes) -> str:
+    return "\n".join(printed.decode("utf-8", "replace").rstrip().splitlines()[-_TAIL_LINES:])
+
+
+def _check(context: _Context, traced: _Traced) -> PipelineResult:
+    """Structure and digests of what the session wrote, and that its models replayed."""
+    report = read.verify(traced.folder)
+    if not report.ok:
+        problems = "; ".join(str(problem) for problem in report.problems)
+        raise BundleFormatError(path=traced.folder, why=problems)
+    bundle = read.load(traced.folder)
+    if bundle.manifest.status != "ok":
+        failing = [row for row in traced.checks if not row.ok]
+        detail = "\n".join(f"{row.node} ({row.format}): {row.port or 'not run'}: {row.note}" for row in failing)
+        raise _Stopped(
+            ValidationError(count=len({row.node for row in failing}) or 1, detail=detail, reports={}),
+            log=context.keep_log(traced.printed),
+            checks=traced.checks,
+        )
+    return PipelineResult(
+        context.plan,
+        digest=bundle.manifest.digest,
+        nodes=tuple(bundle.nodes),
+        artifacts=sum(len(node.artifacts) for node in bundle.nodes.values()),
+        size_bytes=sum(file.size for file in bundle.manifest.files),
+        checks=traced.checks,
+        notes=traced.notes,
+    )
+
+
+def _publish(context: _Context, traced: _Traced, result: PipelineResult) -> PipelineResult:
+    plan = context.plan
+    if plan.only is not None:
+        return replace(result, bundle=traced.folder)
+    if context.cancel.is_set():
+        raise BuildCancelledError(manifest=plan.manifest.shown)
+    write.publish(traced.folder, plan.target)
+    return replace(result, bundle=plan.target, published=True)

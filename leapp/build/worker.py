@@ -1,0 +1,219 @@
+"""The child: run one entry under the manifest's rules and report what became of it.
+
+Started as ``python -m leapp.build.worker REQUEST`` by ``leapp.build.isolate``; never imported by a build.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import os
+import random
+import signal
+import sys
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import leapp
+from leapp._policy import BuildPolicy
+from leapp.build._entry import run_entry
+from leapp.build._messages import (
+    COMPILED_FILE,
+    ENDING_FILE,
+    Compiled,
+    Ending,
+    EndingKind,
+    SessionRequest,
+    pickled_error,
+)
+from leapp.build.observe import refuse_connections
+from leapp.errors import LeappError, MissingDependencyError
+from leapp.report.checks import check_rows
+
+if TYPE_CHECKING:
+    from leapp._compile import CompileResult
+
+_PACKAGE: Final = str(Path(leapp.__file__).parent)
+_PR_SET_PDEATHSIG: Final = 1
+
+
+def main(request_path: Path) -> int:
+    """Run the request; the exit status is for people who look at the process, the parent reads the records."""
+    _die_with_parent()
+    faulthandler.enable()  # a segfault leaves its stack in the log
+    request = SessionRequest.read(request_path)
+    pid = os.getpid()
+    ending = _run(request, request_path.parent)
+    if os.getpid() != pid:
+        # A process that the entry forked came back through our frames: it must not report in its parent's place.
+        os._exit(ending.exit_code)
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    ending.write(request_path.with_name(ENDING_FILE))
+    return ending.exit_code
+
+
+def _run(request: SessionRequest, folder: Path) -> Ending:
+    try:
+        pin(request)
+        if not request.manifest.session.network:
+            refuse_connections()
+        begin(request, folder)
+    except LeappError as error:
+        return _refused(error)
+    except Exception as error:  # noqa: BLE001  # a worker reports to its parent
+        return _fault(error)
+    try:
+        run_entry(request)
+    except SystemExit as error:
+        if error.code not in (None, 0):
+            status = error.code if isinstance(error.code, int) else 1
+            said = "" if isinstance(error.code, int) else f": {error.code}"
+            return Ending(EndingKind.EXITED, exit_code=3, text=f"exited with status {status}{said}")
+    except LeappError as error:
+        return _refused(error)
+    except BaseException as error:  # noqa: BLE001  # whatever left the entry is reported; it is the user's program
+        return _fault(error) if _raised_by_compiling(error) else _raised(error)
+    try:
+        finish()
+    except LeappError as error:
+        return _refused(error)
+    except Exception as error:  # noqa: BLE001  # a worker reports to its parent
+        return _fault(error)
+    return Ending(EndingKind.RETURNED)
+
+
+def pin(request: SessionRequest) -> None:
+    """Make this process compute the same way every time: threads, seeds, deterministic algorithms.
+
+    Raises:
+        MissingDependencyError: torch or NumPy is not installed for this interpreter.
+    """
+    try:
+        import numpy as np
+        import torch
+    except ModuleNotFoundError as error:
+        if error.name not in {"numpy", "torch"}:
+            raise
+        raise MissingDependencyError(
+            what_for="A build", package=error.name, command=f"{sys.executable} -m pip install 'leapp-build[build]'"
+        ) from None
+    torch.set_num_threads(request.manifest.session.threads)
+    torch.set_num_interop_threads(request.manifest.session.threads)
+    random.seed(request.manifest.session.seed)
+    np.random.seed(request.manifest.session.seed % 2**32)  # noqa: NPY002  # the global generator is what users' code draws from
+    torch.manual_seed(request.manifest.session.seed)
+    # Warn, never raise: a layer without a deterministic form still runs; filling memory would cost time for nothing.
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+
+
+def begin(request: SessionRequest, folder: Path) -> None:
+    """Put the manifest's rules in force and open the session that an entry without ``start()`` records into."""
+    from leapp import _api
+
+    _api.install_build(policy(request, folder))
+    _api.begin_build_session()
+
+
+def policy(request: SessionRequest, folder: Path) -> BuildPolicy:
+    """The manifest's word as the API takes it. The record of a compiled bundle is written to ``folder``."""
+    manifest = request.manifest
+
+    def onnx_for(node: str) -> tuple[int, int]:
+        options = manifest.onnx_for(node)
+        return options.opset, options.ir_version
+
+    def on_compiled(result: CompileResult) -> None:
+        rows = check_rows(result.reports.values())
+        checks = tuple(row.as_json() for row in rows)
+        Compiled(str(result.bundle), result.digest, result.status, checks).write(folder / COMPILED_FILE)
+
+    return BuildPolicy(
+        name=manifest.pipeline.name,
+        version=manifest.pipeline.version,
+        save_path=request.save_path,
+        manifest=manifest.shown,
+        root=manifest.root,
+        formats_for=manifest.formats_for,
+        onnx_for=onnx_for,
+        configured_nodes=frozenset(manifest.nodes),
+        frequency_hz=manifest.pipeline.frequency_hz,
+        trace=manifest.pipeline.trace,
+        allow=manifest.allow,
+        strict=request.strict,
+        only=request.only,
+        metadata=manifest.metadata,
+        on_compiled=on_compiled,
+    )
+
+
+def finish() -> None:
+    """Close and compile what the entry recorded, where it did not do so itself."""
+    from leapp import _api
+
+    _api.finish_build_session()
+
+
+def _refused(error: LeappError) -> Ending:
+    return Ending(
+        EndingKind.REFUSED,
+        exit_code=error.exit_code,
+        text=str(error),
+        traceback=users_traceback(error),
+        error_class=type(error).__name__,
+        pickled=pickled_error(error),
+    )
+
+
+def _raised(error: BaseException) -> Ending:
+    text = "".join(traceback.format_exception_only(error)).strip()
+    shown = users_traceback(error)
+    print(shown, file=sys.stderr)  # noqa: T201  # into the session's log, where a script would have left it
+    return Ending(EndingKind.RAISED, exit_code=3, text=text, traceback=shown, error_class=type(error).__qualname__)
+
+
+def _fault(error: BaseException) -> Ending:
+    whole = "".join(traceback.format_exception(error))
+    print(whole, file=sys.stderr)  # noqa: T201
+    text = "".join(traceback.format_exception_only(error)).strip()
+    return Ending(EndingKind.FAULT, exit_code=70, text=text, traceback=whole, error_class=type(error).__qualname__)
+
+
+def _raised_by_compiling(error: BaseException) -> bool:
+    """Whether an error left our compiler rather than the user's code: any frame below ``compile_session`` is ours."""
+    return any(
+        frame.f_code.co_filename == os.path.join(_PACKAGE, "_compile.py")  # noqa: PTH118  # compared as text
+        for frame, _ in traceback.walk_tb(error.__traceback__)
+    )
+
+
+def users_traceback(error: BaseException) -> str:
+    """The traceback as the user's own program would have shown it: without our frames."""
+    summary = traceback.TracebackException.from_exception(error)
+    seen: set[int] = set()
+    pending = [summary]
+    while pending:
+        each = pending.pop()
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        each.stack = traceback.StackSummary.from_list([frame for frame in each.stack if not _is_ours(frame.filename)])
+        pending.extend(other for other in (each.__cause__, each.__context__) if other is not None)
+        pending.extend(each.exceptions or ())
+    return "".join(summary.format()).rstrip()
+
+
+def _is_ours(filename: str) -> bool:
+    return filename.startswith((_PACKAGE + os.sep, "<frozen "))
+
+
+def _die_with_parent() -> None:
+    """Ask the kernel to end this process when the build that started it is gone (Linux; elsewhere nothing happens)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

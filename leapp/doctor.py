@@ -1,0 +1,187 @@
+"""What is installed, against what the distribution's own metadata asks for. Imports nothing that it looks at."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import shlex
+import sys
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+from packaging.requirements import Requirement
+from packaging.version import InvalidVersion
+
+from leapp._version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from leapp._spec import JSON
+
+DISTRIBUTION: Final = "leapp-build"
+BASE: Final = "base"
+USES: Final = {
+    BASE: "the command line, manifests, reading and verifying bundles",
+    "build": "tracing, exporting and replaying",
+    "onnx": "running ONNX bundles",
+    "examples": "the example pipelines",
+}
+"""What each extra of the distribution is for; extras without a line here are named alone."""
+
+
+class State(StrEnum):
+    """How an installed package stands to its requirement."""
+
+    FINE = "ok"
+    MISSING = "missing"
+    UNSUPPORTED = "unsupported"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One package that something here needs."""
+
+    package: str
+    installed: str | None
+    supported: str
+    """The version specifier of the distribution's metadata; empty where any version will do."""
+    state: State
+    needed_for: tuple[str, ...]
+    """``base`` or names of extras."""
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """Everything ``leapp doctor`` says."""
+
+    version: str
+    python: str
+    executable: str
+    platform: str
+    cpus: int
+    parts: tuple[Part, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether the base works and nothing that is installed is out of range. A missing extra is a choice."""
+        return all(
+            part.state is State.FINE or (part.state is State.MISSING and BASE not in part.needed_for)
+            for part in self.parts
+        )
+
+    def can(self, use: str) -> bool:
+        """Whether all packages of an extra are there in supported versions."""
+        return all(part.state is State.FINE for part in self.parts if use in part.needed_for)
+
+    @property
+    def uses(self) -> tuple[str, ...]:
+        """Base and extras, in the order of the metadata."""
+        return tuple(dict.fromkeys(use for part in self.parts for use in part.needed_for))
+
+    @property
+    def command(self) -> str | None:
+        """The one command that brings what a build needs; None when nothing is missing for it."""
+        if self.ok and self.can("build"):
+            return None
+        return install_command()
+
+    def as_json(self) -> dict[str, JSON]:
+        """The diagnosis for machines."""
+        return {
+            "schema": 1,
+            "leapp": self.version,
+            "python": self.python,
+            "executable": self.executable,
+            "platform": self.platform,
+            "cpus": self.cpus,
+            "ok": self.ok,
+            "can": {use: self.can(use) for use in self.uses},
+            "parts": [
+                {
+                    "package": part.package,
+                    "installed": part.installed,
+                    "supported": part.supported,
+                    "state": part.state.value,
+                    "needed_for": list(part.needed_for),
+                }
+                for part in self.parts
+            ],
+            "command": self.command,
+        }
+
+
+def install_command(extra: str = "build", executable: str = sys.executable) -> str:
+    """What to type to get an extra into the interpreter that runs now."""
+    return f"{shlex.quote(executable)} -m pip install '{DISTRIBUTION}[{extra}]'"
+
+
+def diagnose(
+    requirements: Iterable[str] | None = None,
+    version_of: Callable[[str], str | None] | None = None,
+) -> Diagnosis:
+    """Look at this interpreter.
+
+    Args:
+        requirements: as in the distribution's metadata; None: those of the installed ``leapp-build``.
+        version_of: gives the installed version of a package or None.
+    """
+    if requirements is None:
+        requirements = _own_requirements()
+    return Diagnosis(
+        version=__version__,
+        python=platform.python_version(),
+        executable=sys.executable,
+        platform=f"{platform.system()} {platform.machine()}, {' '.join(platform.libc_ver()).strip() or 'unknown libc'}",
+        cpus=len(os.sched_getaffinity(0)),
+        parts=_parts([Requirement(text) for text in requirements], version_of or _installed_version),
+    )
+
+
+def _parts(requirements: Sequence[Requirement], version_of: Callable[[str], str | None]) -> tuple[Part, ...]:
+    needed: dict[str, list[tuple[Requirement, str]]] = {}
+    for requirement in requirements:
+        needed.setdefault(requirement.name, []).append((requirement, _extra(requirement)))
+    parts: list[Part] = []
+    for name, uses in needed.items():
+        installed = version_of(name)
+        specifiers = dict.fromkeys(str(requirement.specifier) for requirement, _ in uses if requirement.specifier)
+        state = State.MISSING
+        if installed is not None:
+            fine = all(_fits(requirement, installed) for requirement, _ in uses)
+            state = State.FINE if fine else State.UNSUPPORTED
+        parts.append(Part(name, installed, ", ".join(specifiers), state, tuple(dict.fromkeys(use for _, use in uses))))
+    return tuple(parts)
+
+
+def _fits(requirement: Requirement, installed: str) -> bool:
+    try:
+        return requirement.specifier.contains(installed, prereleases=True)
+    except InvalidVersion:
+        return False
+
+
+def _extra(requirement: Requirement) -> str:
+    """The extra that a requirement belongs to: the one that makes its marker true."""
+    if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+        return BASE
+    for extra in importlib.metadata.metadata(DISTRIBUTION).get_all("Provides-Extra") or ():
+        if requirement.marker.evaluate({"extra": extra}):
+            return str(extra)
+    return "other platforms"
+
+
+def _own_requirements() -> list[str]:
+    try:
+        return importlib.metadata.requires(DISTRIBUTION) or []
+    except importlib.metadata.PackageNotFoundError:  # run from a checkout that is not installed
+        return []
+
+
+def _installed_version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None

@@ -1,0 +1,429 @@
+"""``evidence/report.html``: one offline page, drawn from a bundle's metadata alone. Equal metadata, equal bytes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, Final
+
+import yaml
+
+from leapp._spec import NodeSpec
+from leapp.bundle.schema import Fields, NodeManifest, parse_json
+from leapp.report._html import Content, Html, element, join, table
+from leapp.report.checks import CheckRow, difference_note, place_text
+from leapp.report.text import size_text
+from leapp.report.wires import wiring_svg
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from leapp._spec import JSON, Port
+    from leapp.bundle.schema import Artifact, Constant
+
+MAX_OPS: Final = 2000
+"""Rows of a graph that are shown; a browser has trouble with more, and graph.txt has them all."""
+_KNOWN_SEMANTICS: Final = ("kind", "element_names", "unit")
+
+
+@dataclass(frozen=True, slots=True)
+class PageOp:
+    """One recorded call and the user's line that made it."""
+
+    id: str
+    target: str
+    arguments: str
+    result: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class PageNode:
+    """All that the page says of one node."""
+
+    spec: NodeSpec
+    artifacts: tuple[Artifact, ...] = ()
+    constants: tuple[Constant, ...] = ()
+    op_counts: Mapping[str, int] = field(default_factory=dict)
+    ops: tuple[PageOp, ...] = ()
+    digests: Mapping[str, str] = field(default_factory=dict)
+    """Named digests, such as those of graph and weights."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """All that the page says."""
+
+    name: str
+    version: str
+    status: str
+    digest: str
+    """Empty while the bundle is not sealed."""
+    nodes: tuple[PageNode, ...]
+    data_flow: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    feedback_flow: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    inputs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    outputs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    configs: Mapping[str, JSON] = field(default_factory=dict)
+    toolchain: Mapping[str, JSON] = field(default_factory=dict)
+    checks: tuple[CheckRow, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def render(folder: Path) -> bytes:
+    """The page of a bundle, sealed or still staged.
+
+    Needs the runtime file and the nodes' manifests; says what it can of everything else that is there.
+    """
+    return draw(collect(folder))
+
+
+def collect(folder: Path) -> Page:
+    """Read what the page says from a bundle's metadata. Nothing is loaded or run."""
+    bundle = _json_of(folder / "bundle.json") or {}
+    runtime_file = folder / f"{bundle['name']}.yaml" if bundle else next(folder.glob("*.yaml"))
+    contract: dict[str, Any] = yaml.safe_load(runtime_file.read_bytes())
+    pipeline = contract["pipeline"]
+    checks = tuple(_check_rows(_json_of(folder / "evidence" / "checks.json") or []))
+    status = bundle.get("status") or ("ok" if all(row.ok for row in checks) else "failed")
+    return Page(
+        name=runtime_file.stem,
+        version=bundle.get("version", ""),
+        status=status,
+        digest=bundle.get("digest", ""),
+        nodes=tuple(_collect_node(folder, name) for name in contract["models"]),
+        data_flow=pipeline["data_flow"],
+        feedback_flow=pipeline["feedback_flow"],
+        inputs=pipeline["inputs"],
+        outputs=pipeline["outputs"],
+        configs=pipeline.get("configs") or {},
+        toolchain=contract["system information"],
+        checks=checks,
+        warnings=tuple(
+            each["text"] for each in (_json_of(folder / "evidence" / "notes.json") or {}).get("warnings", ())
+        ),
+    )
+
+
+def _collect_node(folder: Path, name: str) -> PageNode:
+    home = folder / "nodes" / name
+    path = home / "manifest.json"
+    manifest = NodeManifest.read(Fields(parse_json(path.read_bytes(), path), str(path)))
+    graph = _json_of(home / "graph.json") or {}
+    sources = _json_of(folder / "evidence" / "sources" / f"{name}.json") or {}
+    digests = {"Graph": manifest.graph_sha256, "Weights": manifest.weights_sha256}
+    return PageNode(
+        NodeSpec(name, tuple(port.port() for port in manifest.inputs), tuple(port.port() for port in manifest.outputs)),
+        artifacts=manifest.artifacts,
+        constants=manifest.constants,
+        op_counts=manifest.ops,
+        ops=tuple(_op(each, sources.get(each["id"])) for each in graph.get("ops", ())),
+        digests={key: value for key, value in digests.items() if value},
+    )
+
+
+def _op(step: Mapping[str, Any], source: Mapping[str, Any] | None) -> PageOp:
+    arguments = [argument_text(each) for each in step.get("args", ())]
+    arguments += [f"{key}={argument_text(each)}" for key, each in step.get("kwargs", {}).items()]
+    result = f"{step['dtype']} {_shape(step['shape'])}" if "dtype" in step else ""
+    place = f"{source['file']}:{source['line']}" if source else ""
+    return PageOp(step["id"], step["target"], ", ".join(arguments), result, place)
+
+
+def argument_text(value: Any) -> str:
+    """An argument of ``graph.json`` for people: ``%x`` for an earlier result, Python's own spelling for the rest."""
+    if isinstance(value, list):
+        return f"[{', '.join(argument_text(each) for each in value)}]"
+    if not isinstance(value, dict):
+        return repr(value)
+    (key, inner), *_ = [*value.items(), ("", None)]
+    if key == "ref":
+        return f"%{inner}"
+    if key in {"slice", "range"}:
+        return f"{key}({', '.join(argument_text(each) for each in inner)})"
+    if key == "dict":
+        return "{" + ", ".join(f"{name}: {argument_text(each)}" for name, each in inner.items()) + "}"
+    return "..." if key == "ellipsis" else str(inner)
+
+
+def _check_rows(reports: list[Any]) -> Iterator[CheckRow]:
+    for report in reports:
+        for each in report["formats"]:
+            if each["error"]:
+                yield CheckRow(report["node"], each["format"], "", 0, None, "", ok=False, note=each["error"])
+            for port in each["ports"]:
+                place = port["where"]
+                yield CheckRow(
+                    report["node"],
+                    each["format"],
+                    port["port"],
+                    port["samples"],
+                    float(port["largest"]),
+                    "" if place is None else place_text(port["sample"], place),
+                    ok=port["ok"],
+                    note="" if port["ok"] else difference_note(port["note"], port["expected"], port["actual"]),
+                )
+
+
+def _json_of(path: Path) -> Any:
+    """A JSON file of the bundle, or None where a bundle of another age has none."""
+    return json.loads(path.read_bytes()) if path.is_file() else None
+
+
+def draw(page: Page) -> bytes:
+    """The whole page as UTF-8. No script, nothing loaded from anywhere."""
+    title = f"{page.name} {page.version}".rstrip()
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("title", title),
+        element("style", Html(_css())),
+    )
+    body = element("body", element("main", _header(page), _notes(page), _wiring(page), *_nodes(page), _tools(page)))
+    return f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n".encode()
+
+
+def _css() -> str:
+    return files("leapp.report").joinpath("page.css").read_text(encoding="utf-8").strip()
+
+
+def _header(page: Page) -> Html:
+    good = page.status == "ok"
+    facts: list[tuple[str, Content]] = []
+    if page.version:
+        facts.append(("Version", page.version))
+    facts.append(("Digest", _code(page.digest) if page.digest else _soft("in bundle.json, once the bundle is sealed")))
+    facts += [(name.replace("_", " ").capitalize(), _value(value)) for name, value in sorted(page.configs.items())]
+    facts.append(("Nodes", join(*_separated([_link(node.spec.name, page) for node in page.nodes]))))
+    if page.checks:
+        passed = sum(row.ok for row in page.checks)
+        facts.append(("Replay", f"{passed} of {len(page.checks)} outputs agree with the recording"))
+    return element(
+        "header",
+        element("p", "Pipeline report", class_="kicker"),
+        element("h1", page.name, _badge(page.status, "good" if good else "bad")),
+        element("dl", *(piece for name, value in facts for piece in (element("dt", name), element("dd", value)))),
+        class_="card",
+    )
+
+
+def _notes(page: Page) -> Html | None:
+    if not page.warnings:
+        return None
+    items = (element("li", text) for text in page.warnings)
+    return element("section", element("h2", "Warnings"), element("ul", *items, class_="notes"), class_="card")
+
+
+def _wiring(page: Page) -> Html:
+    picture = wiring_svg(
+        [node.spec for node in page.nodes], page.data_flow, page.feedback_flow, page.inputs, page.outputs
+    )
+    rows: list[tuple[Content, ...]] = [
+        (_code(source), _code(target), kind)
+        for kind, flow in (("same tick", page.data_flow), ("next tick", page.feedback_flow))
+        for source in sorted(flow)
+        for target in flow[source]
+    ]
+    rows += [("", _code(f"{node}/{port}"), "outer input") for node in sorted(page.inputs) for port in page.inputs[node]]
+    rows += [
+        (_code(f"{node}/{port}"), "", "outer output") for node in sorted(page.outputs) for port in page.outputs[node]
+    ]
+    key = element(
+        "div",
+        element("span", element("i"), "same tick"),
+        element("span", element("i", class_="b"), "fed back to the next tick") if page.feedback_flow else None,
+        class_="key",
+    )
+    wires = table(("From", "To", "When"), rows) if rows else element("p", "No wires.", class_="soft")
+    return element(
+        "section",
+        element("h2", "Wiring"),
+        element("div", picture, class_="scroll", tabindex="0"),
+        key,
+        element("details", element("summary", f"All {len(rows)} wires and outer ports"), wires),
+        class_="card",
+    )
+
+
+def _nodes(page: Page) -> list[Html]:
+    return [_node(node, page, at) for at, node in enumerate(page.nodes)]
+
+
+def _node(node: PageNode, page: Page, at: int) -> Html:
+    name = node.spec.name
+    checks = [row for row in page.checks if row.node == name]
+    failed = any(not row.ok for row in checks)
+    state = _badge("failed", "bad") if failed else _badge("replayed", "good") if checks else _badge("not replayed", "")
+    parts: list[Content] = [
+        element("h2", name, " ", state),
+        element("h3", "Ports"),
+        table(("", "Name", "Type", "Shape", "Semantics"), _ports(node.spec)),
+    ]
+    parts += [element("h3", "Model files"), _artifacts(node)]
+    if checks:
+        parts += [element("h3", "Replay of the recorded samples"), _checks(checks)]
+    if node.op_counts:
+        ordered = sorted(node.op_counts.items(), key=lambda item: (-item[1], item[0]))
+        chips = (
+            element("span", target, element("b", Html("&times;"), count), class_="chip") for target, count in ordered
+        )
+        parts += [element("h3", f"{sum(node.op_counts.values())} operations"), element("div", *chips, class_="chips")]
+    if node.digests:
+        rows = [piece for key, value in node.digests.items() for piece in (element("dt", key), _digest_line(value))]
+        parts += [element("h3", "Digests"), element("dl", *rows)]
+    if node.ops:
+        parts.append(_folded(f"Graph: {len(node.ops)} steps and their source lines", _ops(node)))
+    if node.constants:
+        parts.append(_folded(f"Constants: {len(node.constants)}", _constants(node)))
+    return element("section", *parts, class_="card", id=f"node-{at}")
+
+
+def _ports(spec: NodeSpec) -> list[tuple[Content, ...]]:
+    rows: list[tuple[Content, ...]] = []
+    for kind, ports in (("in", spec.inputs), ("out", spec.outputs)):
+        rows += [
+            (_soft(kind), _code(port.name), _code(port.spec.dtype), _code(_shape(port.spec.shape)), _meaning(port))
+            for port in ports
+        ]
+    return rows
+
+
+def _meaning(port: Port) -> Html:
+    known = [name for name in _KNOWN_SEMANTICS if name in port.semantics]
+    others = sorted(set(port.semantics) - set(known))
+    pieces = [join(_soft(f"{name.replace('_', ' ')} "), _value(port.semantics[name])) for name in (*known, *others)]
+    return element("span", *_separated(pieces, Html("<br/>")), class_="wrap") if pieces else _soft("-")
+
+
+def _artifacts(node: PageNode) -> Html:
+    if not node.artifacts:
+        return element("p", "None: the node is wired and has no model file.", class_="soft")
+    rows: list[tuple[Content, ...]] = [
+        (each.format, _code(each.path), size_text(each.size), _facts(_written_as(each)), _hash(each.sha256))
+        for each in node.artifacts
+    ]
+    return table(("Format", "File", "Size", "Written as", "SHA-256"), rows, numbers=frozenset({2}))
+
+
+def _written_as(artifact: Artifact) -> dict[str, JSON]:
+    facts: dict[str, JSON] = {
+        "opset": artifact.opset_version,
+        "IR version": artifact.ir_version,
+        "method": artifact.method,
+        "external": True if artifact.external else None,
+    }
+    return {name: value for name, value in facts.items() if value is not None}
+
+
+def _checks(checks: Sequence[CheckRow]) -> Html:
+    rows: list[tuple[Content, ...]] = [
+        (
+            row.format,
+            _code(row.port),
+            row.samples,
+            row.difference_text(),
+            _code(row.where) if row.where else _soft("-"),
+            _badge("agrees", "good")
+            if row.ok
+            else join(_badge("differs", "bad"), element("span", " ", row.note, class_="wrap") if row.note else None),
+        )
+        for row in checks
+    ]
+    head = ("Format", "Output", "Samples", "Largest difference", "Where", "Result")
+    return table(head, rows, numbers=frozenset({2, 3}))
+
+
+def _ops(node: PageNode) -> Html:
+    rows: list[tuple[Content, ...]] = [
+        (
+            _code(op.id),
+            _code(op.target),
+            element("span", op.arguments, class_="m wrap"),
+            _code(op.result),
+            _code(op.source),
+        )
+        for op in node.ops[:MAX_OPS]
+    ]
+    rest = len(node.ops) - len(rows)
+    more = element("p", f"{rest} more in graph.txt of this node.", class_="soft") if rest else None
+    return join(table(("Step", "Function", "Arguments", "Result", "Source"), rows), more)
+
+
+def _constants(node: PageNode) -> Html:
+    rows: list[tuple[Content, ...]] = [
+        (_code(each.name), _code(each.dtype), _code(_shape(each.shape)), _hash(each.sha256)) for each in node.constants
+    ]
+    return table(("Name", "Type", "Shape", "SHA-256"), rows)
+
+
+def _tools(page: Page) -> Html:
+    rows: list[tuple[Content, ...]] = [
+        (name, _value(value)) for name, value in page.toolchain.items() if value is not None
+    ]
+    return element("section", element("h2", "Tool chain"), table(("What", "Version"), rows), class_="card")
+
+
+def _folded(summary: str, content: Html) -> Html:
+    return element("details", element("summary", summary), content)
+
+
+def _link(node: str, page: Page) -> Html:
+    at = next(index for index, each in enumerate(page.nodes) if each.spec.name == node)
+    return element("a", node, href=f"#node-{at}")
+
+
+def _separated(pieces: Sequence[Html], by: Content = ", ") -> list[Content]:
+    result: list[Content] = []
+    for piece in pieces:
+        result += [by, piece] if result else [piece]
+    return result
+
+
+def _badge(text: str, kind: str) -> Html:
+    return element("span", text, class_=f"badge {kind}".strip())
+
+
+def _code(text: str) -> Html:
+    return element("span", text, class_="m")
+
+
+def _soft(text: str) -> Html:
+    return element("span", text, class_="soft")
+
+
+def _hash(digest: str) -> Html:
+    """The beginning to look at, the whole to copy or hover."""
+    return element("span", f"{digest[:16]}…", class_="m hash", title=digest)
+
+
+def _digest_line(digest: str) -> Html:
+    return element("dd", element("span", digest, class_="m hash"))
+
+
+def _facts(details: Mapping[str, JSON]) -> Html:
+    pieces = [join(_soft(f"{name.replace('_', ' ')} "), _value(value)) for name, value in sorted(details.items())]
+    return join(*_separated(pieces)) if pieces else _soft("-")
+
+
+def _value(value: JSON) -> Html:
+    return element("span", value_text(value), class_="m" if not isinstance(value, str) else None)
+
+
+def _shape(shape: Sequence[int]) -> str:
+    return f"[{', '.join(str(size) for size in shape)}]"
+
+
+def value_text(value: JSON) -> str:
+    """A JSON value for people: lists in brackets, text without quotes."""
+    if isinstance(value, str):
+        return value
+    if value is None or isinstance(value, bool):
+        return {None: "-", True: "yes", False: "no"}[value]
+    if isinstance(value, (int, float)):
+        return str(value)
+    if hasattr(value, "items"):
+        return "{" + ", ".join(f"{key}: {value_text(each)}" for key, each in value.items()) + "}"
+    return "[" + ", ".join(value_text(each) for each in value) + "]"
