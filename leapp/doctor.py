@@ -15,11 +15,13 @@ from packaging.requirements import Requirement
 from packaging.version import InvalidVersion
 
 from leapp._version import __version__
+from leapp.report.text import Cell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from leapp._spec import JSON
+    from leapp.report.text import Printer
 
 DISTRIBUTION: Final = "leapp-build"
 BASE: Final = "base"
@@ -138,6 +140,36 @@ def diagnose(
         cpus=len(os.sched_getaffinity(0)),
         parts=_parts([Requirement(text) for text in requirements], version_of or _installed_version),
     )
+
+
+def show(diagnosis: Diagnosis, printer: Printer) -> None:
+    """The diagnosis for people."""
+    printer.line(Cell("leapp ", "soft"), diagnosis.version, Cell("  python ", "soft"), diagnosis.python)
+    printer.line(Cell("on ", "soft"), f"{diagnosis.platform}, {diagnosis.cpus} CPU(s)")
+    printer.line(Cell("in ", "soft"), diagnosis.executable)
+    printer.line()
+    styles = {State.FINE: "good", State.MISSING: "soft", State.UNSUPPORTED: "bad"}
+    printer.table(
+        ("Package", "Installed", "Supported", "State", "Needed for"),
+        [
+            (
+                part.package,
+                part.installed or "-",
+                part.supported or "any",
+                Cell(part.state.value, styles[part.state]),
+                ", ".join(part.needed_for),
+            )
+            for part in diagnosis.parts
+        ],
+    )
+    printer.line()
+    for use in diagnosis.uses:
+        ready = Cell("ready    ", "good") if diagnosis.can(use) else Cell("not ready", "warn")
+        printer.line(ready, f"  {use}", Cell(f": {USES[use]}" if use in USES else "", "soft"))
+    if diagnosis.command is not None:
+        printer.line()
+        printer.line("To get all that a build needs:")
+        printer.line(Cell(f"  {diagnosis.command}", "title"))
 
 
 def _parts(requirements: Sequence[Requirement], version_of: Callable[[str], str | None]) -> tuple[Part, ...]:

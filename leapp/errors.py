@@ -534,6 +534,14 @@ class WorkerFaultError(BuildError):
     remedy = "This is a fault of LEAPP; please report it with the log {log}."
 
 
+class NoSamplesError(BuildError, FileNotFoundError):
+    """A bundle without recorded samples was to be replayed."""
+
+    exit_code = 2
+    what = "{bundle} holds no samples of node {node!r}: its evidence was left behind."
+    remedy = "Replay the bundle that the build published; `leapp verify` needs no samples."
+
+
 class InterpreterError(BuildError, ValueError):
     """The interpreter that a manifest asks for cannot be started."""
 

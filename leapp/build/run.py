@@ -373,7 +373,7 @@ def _check(context: _Context, traced: _Traced) -> PipelineResult:
         problems = "; ".join(str(problem) for problem in report.problems)
         raise BundleFormatError(path=traced.folder, why=problems)
     bundle = read.load(traced.folder)
-    if bundle.manifest.status != "ok":
+    if bundle.status != "ok":
         failing = [row for row in traced.checks if not row.ok]
         detail = "\n".join(f"{row.node} ({row.format}): {row.port or 'not run'}: {row.note}" for row in failing)
         raise _Stopped(
@@ -383,7 +383,7 @@ def _check(context: _Context, traced: _Traced) -> PipelineResult:
         )
     return PipelineResult(
         context.plan,
-        digest=bundle.manifest.digest,
+        digest=bundle.digest,
         nodes=tuple(bundle.nodes),
         artifacts=sum(len(node.artifacts) for node in bundle.nodes.values()),
         size_bytes=sum(file.size for file in bundle.manifest.files),

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
-import yaml
-
 from leapp._spec import NodeSpec
-from leapp.bundle.schema import Fields, NodeManifest, parse_json
+from leapp.bundle.contract import parse_contract
+from leapp.bundle.read import parse_node_manifest
 from leapp.report._html import Content, Html, element, join, table
 from leapp.report.checks import CheckRow, difference_note, place_text
 from leapp.report.text import size_text
@@ -84,7 +83,7 @@ def collect(folder: Path) -> Page:
     """Read what the page says from a bundle's metadata. Nothing is loaded or run."""
     bundle = _json_of(folder / "bundle.json") or {}
     runtime_file = folder / f"{bundle['name']}.yaml" if bundle else next(folder.glob("*.yaml"))
-    contract: dict[str, Any] = yaml.safe_load(runtime_file.read_bytes())
+    contract = parse_contract(runtime_file.read_bytes(), runtime_file)
     pipeline = contract["pipeline"]
     checks = tuple(_check_rows(_json_of(folder / "evidence" / "checks.json") or []))
     status = bundle.get("status") or ("ok" if all(row.ok for row in checks) else "failed")
@@ -110,7 +109,7 @@ def collect(folder: Path) -> Page:
 def _collect_node(folder: Path, name: str) -> PageNode:
     home = folder / "nodes" / name
     path = home / "manifest.json"
-    manifest = NodeManifest.read(Fields(parse_json(path.read_bytes(), path), str(path)))
+    manifest = parse_node_manifest(path.read_bytes(), path)
     graph = _json_of(home / "graph.json") or {}
     sources = _json_of(folder / "evidence" / "sources" / f"{name}.json") or {}
     digests = {"Graph": manifest.graph_sha256, "Weights": manifest.weights_sha256}

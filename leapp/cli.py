@@ -1,0 +1,383 @@
+"""The ``leapp`` command: arguments -> functions of the package; errors -> exit codes.
+
+Every command imports what it needs when it runs, so that ``--help``, ``check`` and ``verify`` start at once and work
+where neither torch nor NumPy is installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+import tempfile
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from leapp._version import __version__
+from leapp.errors import LeappError, MissingDependencyError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from leapp._spec import JSON
+
+EXIT_OK: Final = 0
+EXIT_CHECK_FAILED: Final = 1
+EXIT_BAD_INPUT: Final = 2
+EXIT_FAULT: Final = 70
+EXIT_INTERRUPTED: Final = 130
+
+DEFAULT_MANIFESTS: Final = "manifests"
+DEFAULT_OUT: Final = "dist"
+_BUILD_PACKAGES: Final = frozenset({"torch", "numpy", "onnx", "onnxscript", "onnxruntime", "safetensors"})
+
+_EXIT_CODES: Final = """\
+exit codes:
+  0   done
+  1   a check failed, or the entry broke a rule of LEAPP
+  2   bad input: arguments, manifests, entries or nodes that do not exist
+  3   the entry raised an error of its own, exited, was killed or ran out of time
+  70  a fault of LEAPP
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    arguments = _parser().parse_args(argv)
+    signal.signal(signal.SIGTERM, _interrupt)  # sessions are ended and scratch folders removed, as on Ctrl-C
+    try:
+        command: Callable[[argparse.Namespace], int] = arguments.run
+        return _answer(command, arguments)
+    except KeyboardInterrupt:
+        _say("Interrupted.")
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output went away, as `head` does: that is its right. Nothing may be flushed at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_OK
+
+
+def _answer(command: Callable[[argparse.Namespace], int], arguments: argparse.Namespace) -> int:
+    try:
+        return command(arguments)
+    except LeappError as error:
+        return _refuse(error, arguments)
+    except ModuleNotFoundError as error:
+        if error.name not in _BUILD_PACKAGES:
+            return _fault(error, arguments)
+        from leapp.doctor import install_command
+
+        missing = MissingDependencyError(
+            what_for=f"leapp {arguments.command}", package=error.name, command=install_command()
+        )
+        return _refuse(missing, arguments)
+    except (KeyboardInterrupt, BrokenPipeError):
+        raise
+    except Exception as error:  # noqa: BLE001  # the last place where a fault can become a short text and a log
+        return _fault(error, arguments)
+
+
+def _refuse(error: LeappError, arguments: argparse.Namespace, **record: JSON) -> int:
+    if getattr(arguments, "json", False):
+        _print_json({"schema": 1, **record, "ok": False, "exit_code": error.exit_code, "error": _error_json(error)})
+    else:
+        _say(str(error), "bad")
+    return error.exit_code
+
+
+def _fault(error: Exception, arguments: argparse.Namespace) -> int:
+    with tempfile.NamedTemporaryFile("w", prefix="leapp-fault-", suffix=".log", delete=False) as log:
+        log.write("".join(traceback.format_exception(error)))
+    text = "".join(traceback.format_exception_only(error)).strip()
+    if getattr(arguments, "json", False):
+        fault: JSON = {"class": type(error).__name__, "message": text, "log": log.name}
+        _print_json({"schema": 1, "exit_code": EXIT_FAULT, "error": fault})
+    _say(f"leapp {arguments.command} failed: {text}", "bad")
+    _say(f"This is a fault of LEAPP; please report it with the log {log.name}.")
+    return EXIT_FAULT
+
+
+def _interrupt(_number: int, _frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+# --- arguments -----------------------------------------------------------------------------------------------------
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="leapp",
+        description="Turn annotated PyTorch pipelines into reproducible, checked model bundles.",
+        epilog=_EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"leapp {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+
+    build = _command(commands, "build", _build, "build pipelines from manifests and publish their bundles")
+    _add_manifests(build)
+    build.add_argument("--only", metavar="NODE", help="trace all, but write and check this node alone; publish nothing")
+    build.add_argument("--version", metavar="V", dest="as_version", help="version to build, in place of the manifest's")
+    build.add_argument(
+        "--jobs", "-j", metavar="N", type=number_of_jobs, help="pipelines built at once (default: one per CPU)"
+    )
+    build.add_argument("--out", metavar="DIR", type=Path, default=Path(DEFAULT_OUT), help="default: %(default)s")
+    build.add_argument("--strict", action="store_true", help="an error at every line where a value leaves the trace")
+
+    check = _command(commands, "check", _check, "validate manifests without building")
+    _add_manifests(check)
+
+    schema = commands.add_parser("schema", help="print the JSON Schema of manifests, for editors")
+    schema.set_defaults(run=_schema)
+
+    verify = _command(commands, "verify", _verify, "check digests and structure of bundles; nothing is executed")
+    _add_bundles(verify, "+")
+
+    replay = _command(commands, "replay", _replay, "run a bundle's recorded samples through all its model files")
+    _add_bundles(replay, "+")
+    replay.add_argument("--rtol", type=tolerance, help="relative tolerance (default: the node's own)")
+    replay.add_argument("--atol", type=tolerance, help="absolute tolerance, in each output's unit (default: likewise)")
+
+    inspect = _command(commands, "inspect", _inspect, "show nodes, ports, wiring, model files and digests of a bundle")
+    _add_bundles(inspect, None)
+
+    _command(commands, "doctor", _doctor, "show what is installed, what is missing, and the command that brings it")
+    return parser
+
+
+def _command(
+    commands: Any, name: str, run: Callable[[argparse.Namespace], int], summary: str
+) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name, help=summary, description=f"{summary[0].upper()}{summary[1:]}."
+    )
+    parser.add_argument("--json", action="store_true", help="machine-readable records on stdout, one per line")
+    parser.set_defaults(run=run)
+    return parser
+
+
+def _add_manifests(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "manifests",
+        nargs="*",
+        metavar="MANIFEST",
+        type=Path,
+        default=[Path(DEFAULT_MANIFESTS)],
+        help=f"files, or folders that are searched for *.toml (default: {DEFAULT_MANIFESTS}/)",
+    )
+
+
+def _add_bundles(parser: argparse.ArgumentParser, count: str | None) -> None:
+    name = "bundles" if count else "bundle"
+    parser.add_argument(name, nargs=count, metavar="BUNDLE", type=Path, help="folder that holds a bundle.json")
+
+
+def number_of_jobs(text: str) -> int:
+    """Read ``--jobs``; argparse names this function in its error."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return number
+
+
+def tolerance(text: str) -> float:
+    """Read ``--rtol`` and ``--atol``; argparse names this function in its error."""
+    number = float(text)
+    if not 0 <= number < float("inf"):
+        raise argparse.ArgumentTypeError("must be a finite number, zero or more")
+    return number
+
+
+# --- commands ------------------------------------------------------------------------------------------------------
+
+
+def _build(arguments: argparse.Namespace) -> int:
+    from leapp.build.plan import make_plan
+    from leapp.build.run import build
+    from leapp.manifest.load import load
+    from leapp.report.progress import BuildProgress, show_summary
+    from leapp.report.text import Printer
+
+    manifests = load(arguments.manifests, version=arguments.as_version)
+    plan = make_plan(manifests, out=arguments.out, environment=os.environ, only=arguments.only, strict=arguments.strict)
+    jobs = min(arguments.jobs or len(os.sched_getaffinity(0)), len(plan.pipelines))
+    if arguments.json:
+        results = build(plan, jobs=jobs, on_result=lambda result: _print_json(result.as_json()))
+    else:
+        with BuildProgress(Printer(sys.stderr)) as progress:
+            results = build(plan, jobs=jobs, on_stage=progress.on_stage, on_result=progress.on_result)
+        show_summary(results, Printer(sys.stdout))
+    return max((result.exit_code for result in results), default=EXIT_OK)
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    from leapp.manifest.load import load
+    from leapp.report.text import Printer
+
+    manifests = load(arguments.manifests)
+    if arguments.json:
+        for manifest in manifests:
+            pipeline = manifest.pipeline
+            _print_json(
+                {
+                    "schema": 1,
+                    "manifest": manifest.shown,
+                    "name": pipeline.name,
+                    "version": pipeline.version,
+                    "entry": pipeline.entry.text,
+                    "ok": True,
+                }
+            )
+        return EXIT_OK
+    rows = [(each.shown, each.pipeline.name, each.pipeline.version, each.pipeline.entry.text) for each in manifests]
+    printer = Printer(sys.stdout)
+    printer.table(("Manifest", "Pipeline", "Version", "Entry"), rows)
+    printer.line(f"{len(manifests)} manifest(s), no problems.")
+    return EXIT_OK
+
+
+def _schema(_arguments: argparse.Namespace) -> int:
+    from leapp.manifest.schema import json_schema
+
+    print(json.dumps(json_schema(), indent=2))
+    return EXIT_OK
+
+
+def _verify(arguments: argparse.Namespace) -> int:
+    from leapp.bundle.read import verify
+    from leapp.report.text import Cell, Printer
+
+    def one(path: Path) -> int:
+        report = verify(path)
+        sound = report.ok and report.status == "ok"
+        if arguments.json:
+            _print_json(
+                {
+                    "schema": 1,
+                    "bundle": str(path),
+                    "ok": sound,
+                    "name": report.name,
+                    "version": report.version,
+                    "status": report.status,
+                    "digest": report.digest,
+                    "problems": [
+                        {"kind": each.kind.value, "path": each.path, "detail": each.detail} for each in report.problems
+                    ],
+                    "notes": list(report.notes),
+                }
+            )
+        else:
+            printer = Printer(sys.stdout)
+            state = Cell("ok", "good") if sound else Cell("failed", "bad")
+            printer.line(state, f"  {path}  ", Cell(f"sha256:{report.digest}", "soft"))
+            printer.table(
+                ("Problem", "File", "Detail"), [(each.kind.value, each.path, each.detail) for each in report.problems]
+            )
+            for note in report.notes:
+                printer.line(Cell(f"note: {note}", "warn"))
+        return EXIT_OK if sound else EXIT_CHECK_FAILED
+
+    return _each(arguments, arguments.bundles, one)
+
+
+def _replay(arguments: argparse.Namespace) -> int:
+    from leapp.build.replay import replay_bundle
+    from leapp.report.checks import check_rows
+    from leapp.report.text import Cell, Printer
+
+    def one(path: Path) -> int:
+        rows = check_rows(replay_bundle(path, rtol=arguments.rtol, atol=arguments.atol))
+        ok = all(row.ok for row in rows)
+        if arguments.json:
+            _print_json({"schema": 1, "bundle": str(path), "ok": ok, "checks": [row.as_json() for row in rows]})
+        else:
+            printer = Printer(sys.stdout)
+            printer.line(Cell(str(path), "title"))
+            head = ("Node", "Format", "Output", "Samples", "Largest difference", "Where", "Result")
+            printer.table(
+                head,
+                [
+                    (
+                        row.node,
+                        row.format,
+                        row.port or "-",
+                        str(row.samples),
+                        row.difference_text(),
+                        row.where or "-",
+                        Cell("agrees", "good") if row.ok else Cell(row.note, "bad"),
+                    )
+                    for row in rows
+                ],
+                numbers=(3, 4),
+            )
+            if not rows:
+                printer.line("No model files: nothing to replay.")
+        return EXIT_OK if ok else EXIT_CHECK_FAILED
+
+    return _each(arguments, arguments.bundles, one)
+
+
+def _inspect(arguments: argparse.Namespace) -> int:
+    from leapp.bundle.read import load
+    from leapp.report.inspect import as_json, show
+    from leapp.report.page import collect
+    from leapp.report.text import Printer
+
+    page = collect(load(arguments.bundle).folder)
+    if arguments.json:
+        _print_json(as_json(page))
+    else:
+        show(page, Printer(sys.stdout))
+    return EXIT_OK
+
+
+def _doctor(arguments: argparse.Namespace) -> int:
+    from leapp.doctor import diagnose, show
+    from leapp.report.text import Printer
+
+    diagnosis = diagnose()
+    if arguments.json:
+        _print_json(diagnosis.as_json())
+    else:
+        show(diagnosis, Printer(sys.stdout))
+    return EXIT_OK if diagnosis.ok else EXIT_CHECK_FAILED
+
+
+# --- helpers -------------------------------------------------------------------------------------------------------
+
+
+def _each(arguments: argparse.Namespace, paths: Sequence[Path], one: Callable[[Path], int]) -> int:
+    """Do the same for several bundles: an error in one leaves the others alone, and the highest exit code counts."""
+    highest = EXIT_OK
+    for path in paths:
+        try:
+            code = one(path)
+        except LeappError as error:
+            code = _refuse(error, arguments, bundle=str(path))
+        highest = max(highest, code)
+    return highest
+
+
+def _error_json(error: LeappError) -> dict[str, JSON]:
+    return {"class": type(error).__name__, "message": str(error)}
+
+
+def _print_json(record: dict[str, JSON]) -> None:
+    """One record on one line, at once: a reader may wait for it. Whole lines, also from several threads."""
+    sys.stdout.write(json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n")
+    sys.stdout.flush()
+
+
+def _say(text: str, style: str = "") -> None:
+    from leapp.report.text import Cell, Printer
+
+    printer = Printer(sys.stderr)
+    for at, line in enumerate(text.splitlines()):
+        printer.line(Cell(line, style if at == 0 else ""))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
