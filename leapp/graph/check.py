@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -52,29 +53,45 @@ def check_graph(recording: NodeGraph) -> None:
         raise MalformedGraphError(node=recording.spec.name, problem=f"{inputs} inputs", excerpt="")
 
 
-def run_graph(recording: NodeGraph, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def run_graph(
+    recording: NodeGraph, inputs: Mapping[str, torch.Tensor], *, grad: bool = False
+) -> dict[str, torch.Tensor]:
     """Evaluate a recording by port name with torch itself.
 
-    The graph must not write its inputs or constants: it has been through ``copy_written``.
+    The graph must not write its inputs or constants: it has been through ``copy_written``. ``grad`` evaluates it as
+    training code does, with constants that require gradients: some kernels are chosen by that.
     """
-    with torch.no_grad():
+    if grad:
+        constants = {
+            name: value.detach().requires_grad_() if value.is_floating_point() else value
+            for name, value in recording.constants.items()
+        }
+        recording = replace(recording, constants=constants)
+    with torch.set_grad_enabled(grad):
         result = recording.module()(*(inputs[port.name] for port in recording.spec.inputs))
     outputs = result if isinstance(result, (tuple, list)) else (result,)
-    return {port.name: value for port, value in zip(recording.spec.outputs, outputs, strict=True)}
+    return {port.name: value.detach() for port, value in zip(recording.spec.outputs, outputs, strict=True)}
 
 
 def check_replays(
     recording: NodeGraph, inputs: Mapping[str, torch.Tensor], outputs: Mapping[str, torch.Tensor]
 ) -> None:
     """Raise NotReplayableError unless the graph gives the recorded outputs of a sample bit for bit."""
+    found = _first_difference(recording, inputs, outputs, grad=False)
+    if found is not None and _first_difference(recording, inputs, outputs, grad=True) is not None:
+        port, detail = found
+        raise NotReplayableError(node=recording.spec.name, port=port, detail=detail)
+
+
+def _first_difference(
+    recording: NodeGraph, inputs: Mapping[str, torch.Tensor], outputs: Mapping[str, torch.Tensor], *, grad: bool
+) -> tuple[str, str] | None:
     from leapp.trace.constants import same_bytes
 
-    for port, value in run_graph(recording, inputs).items():
+    for port, value in run_graph(recording, inputs, grad=grad).items():
         expected = outputs[port]
         if value.dtype != expected.dtype or value.shape != expected.shape:
-            detail = f"{value.dtype}{list(value.shape)} instead of {expected.dtype}{list(expected.shape)}"
-        elif same_bytes(value, expected):
-            continue
-        else:
-            detail = "other values"
-        raise NotReplayableError(node=recording.spec.name, port=port, detail=detail)
+            return port, f"{value.dtype}{list(value.shape)} instead of {expected.dtype}{list(expected.shape)}"
+        if not same_bytes(value, expected):
+            return port, "other values"
+    return None

@@ -38,7 +38,8 @@ class Row:
 
     ``op`` and ``target`` are those of the FX node; ``rule`` rewrites graph arguments; ``expand`` appends several nodes
     where the call has no public function of its own; ``writes`` says that the call writes its first argument;
-    ``random`` that it may draw from a generator.
+    ``random`` that it may draw from a generator; ``own_class`` that it looks at
+    a tensor's class and attributes, and must find the user's.
     """
 
     kind: Kind
@@ -49,4 +50,5 @@ class Row:
     expand: Expansion | None = None
     writes: bool = False
     random: bool = False
+    own_class: bool = False
     why: str = ""

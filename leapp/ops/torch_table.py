@@ -39,6 +39,11 @@ def _transposed(emit: Any, args: tuple[Any, ...], eager: tuple[Any, ...]) -> Any
     return emit(torch.permute, args[0], tuple(reversed(range(rank))))
 
 
+def _cloned(emit: Any, args: tuple[Any, ...], eager: tuple[Any, ...]) -> Any:
+    del eager
+    return emit(torch.clone, args[0])
+
+
 def _reversed(emit: Any, args: tuple[Any, ...], eager: tuple[Any, ...]) -> Any:
     rank = eager[0].dim()
     return emit(torch.flip, args[0], tuple(range(rank))) if rank else args[0]
@@ -99,7 +104,7 @@ _OPERATORS: Final[dict[str, Row]] = {
     "__ilshift__": _method("bitwise_left_shift_", writes=True),
     "__irshift__": _method("bitwise_right_shift_", writes=True),
     "__reversed__": Row(Kind.RECORD, "flip", expand=_reversed),
-    "__deepcopy__": Row(Kind.RECORD, "clone", expand=lambda emit, args, eager: emit(torch.clone, args[0])),  # noqa: ARG005
+    "__deepcopy__": Row(Kind.RECORD, "clone", expand=_cloned, own_class=True),
 }
 
 _PROPERTIES: Final[dict[str, Row]] = {
@@ -159,6 +164,8 @@ ESCAPES: Final[frozenset[str]] = frozenset(
     "is_nonzero unique_consecutive_length".split()
 )
 
+_LOOK_AT_CLASS: Final = frozenset(("__format__", "__repr__", "__str__", "__reduce__", "__reduce_ex__"))
+
 _PLAIN: Final[frozenset[str]] = frozenset("new_tensor new_zeros new_ones new_empty new_empty_strided new".split())
 """Factories that take only dtype and device from the tensor."""
 
@@ -198,7 +205,7 @@ def _derive(function: Any) -> Row:
     if name in METADATA:
         return Row(Kind.METADATA, name)
     if name in ESCAPES:
-        return Row(Kind.ESCAPE, name)
+        return Row(Kind.ESCAPE, name, own_class=name in _LOOK_AT_CLASS)
     if _is_tensor_method(function):
         return _method_row(function, name)
     if name in _CROSSINGS:

@@ -72,12 +72,12 @@ class EscapePolicy:
 
     def read(self, op: str, node: str) -> None:
         """A traced value is about to be read as a Python value. Raises on a branch that is no guard."""
-        place = caller(2)
+        place = caller()
         line = source_line(place, self.root)
         if op in BRANCHES:
             if self._allowed("branches", line.function):
                 self._note("branch-allowed", node, op, place)
-            elif is_guard(innermost(2)):
+            elif is_guard(innermost()):
                 self._note("guard", node, op, place)
             else:
                 raise DataDependentBranchError(
@@ -103,7 +103,7 @@ class EscapePolicy:
         self._report(RandomOpWarning, "random", node, op, effect=effect)
 
     def _report(self, warning: type[LeappWarning], key: str, node: str, op: str, **facts: Any) -> None:
-        place = caller(3)
+        place = caller()
         if self._allowed(key, source_line(place, self.root).function):
             self._note(f"{key}-allowed", node, op, place)
             return

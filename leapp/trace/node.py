@@ -104,7 +104,11 @@ class Recording:
 
     def add_inputs(self, leaves: Sequence[Leaf], place: Place) -> None:
         """Declare inputs: the very objects handed in become traced."""
+        ports: dict[int, str] = {}
         for leaf in leaves:
+            twin = ports.setdefault(id(leaf.tensor), leaf.port)
+            if twin != leaf.port:
+                raise SharedInputError(node=self.name, first=twin, second=leaf.port)
             known = self._inputs.get(leaf.port)
             if known is not None:
                 raise NodeReopenedError(

@@ -110,7 +110,7 @@ class Session:
 
     def input_tensors(self, name: str, tensors: Any) -> None:
         """Open a node, or declare further inputs of an open one."""
-        place = caller(3)
+        place = caller()
         name = str(name)
         check_name("node", name)
         leaves = flatten(name, "input", tensors, is_tensor)
@@ -145,7 +145,7 @@ class Session:
         backend_params: Mapping[str, Any] | None = None,
     ) -> None:
         """Close a node."""
-        place = caller(3)
+        place = caller()
         name = str(name)
         leaves = flatten(name, "output", tensors, is_tensor)
         static: list[Leaf] = []
@@ -212,7 +212,7 @@ class Session:
         del value
         recording = self.open_in_this_thread()
         if recording is not None:
-            self.escapes.meant(recording.name, caller(3))
+            self.escapes.meant(recording.name, caller())
 
     def mirror(self, source: Any, target: Any) -> None:
         """Let ``target`` carry the port of ``source``."""

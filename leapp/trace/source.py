@@ -46,7 +46,7 @@ def _torch_folder() -> str:
 
 
 def caller(depth: int = 1) -> Place:
-    """The innermost frame, ``depth`` levels up or more, that is neither ours nor torch's."""
+    """The innermost frame that is neither ours nor torch's; ``depth`` skips frames that are known to be."""
     frame: FrameType | None = sys._getframe(depth)
     last = frame
     while frame is not None:

@@ -6,6 +6,7 @@ user's call runs first on the real tensors; what it returned is then written dow
 
 from __future__ import annotations
 
+import contextlib
 from operator import getitem as _getitem
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, Final
@@ -16,12 +17,14 @@ import torch
 from leapp.errors import ForeignValueError, UnrecordableOpError, WrongThreadError
 from leapp.ops._row import Kind, Row
 from leapp.ops.torch_table import row_of
-from leapp.trace._lineage import Value, register_wrapper
+from leapp.trace._lineage import Value, plain_class, register_wrapper
 from leapp.trace.constants import no_hooks, same_bytes
 from leapp.trace.recorder import NO_MEMORY, OpInfo
 from leapp.trace.source import Place, caller
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from torch import fx
 
     from leapp.trace.node import Recording
@@ -64,7 +67,7 @@ _ATOMS: Final = frozenset(
 )  # fmt: skip
 """Classes whose instances stand in a graph as they are."""
 
-_COPIES: Final = frozenset(("clone", "detach", "contiguous", "to", "cpu", "data", "getitem", "alias", "view_as"))
+_COPIES: Final = frozenset(("clone", "__deepcopy__", "detach", "contiguous", "to", "cpu", "data", "getitem", "alias", "view_as"))
 """Calls that may hand on the very values they were given."""
 
 
@@ -147,7 +150,7 @@ def dispatch(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if recording.thread != recording.session.thread():
         raise WrongThreadError(
             node=recording.name, thread=recording.session.thread_name(), owner=recording.thread_name,
-            where=recording.where(caller(2)),
+            where=recording.where(caller()),
         )  # fmt: skip
     if row.kind is Kind.RECORD:
         return _record(func, row, args, kwargs, recording)
@@ -186,8 +189,7 @@ def _record(func: Any, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any], 
     graph_args = tuple([argument(item) for item in args])
     graph_kwargs = {name: argument(item) for name, item in kwargs.items()} if kwargs else kwargs
     state = recording.random_state() if row.random else None
-    with _no_subclass():
-        result = func(*args, **kwargs)
+    result = run(func, row, args, kwargs)
     if state is not None:
         recording.note_random(row.name, state)
     return _write_down(row, call, args, kwargs, graph_args, graph_kwargs, result)
@@ -282,6 +284,28 @@ def _append(
     return recorder.call(row.op, row.target, row.name, graph_args, graph_kwargs, info)
 
 
+@contextlib.contextmanager
+def under_own_class(tensor: torch.Tensor) -> Iterator[None]:
+    """For calls that copy or show an object with its class and attributes: ours must not be seen."""
+    kind = type(tensor)
+    value = tensor.__dict__.pop("_leapp", None)
+    tensor.__class__ = plain_class(kind) or kind
+    try:
+        yield
+    finally:
+        tensor.__class__ = kind
+        tensor._leapp = value  # type: ignore[attr-defined]
+
+
+def run(func: Any, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The user's call, exactly as it would have run."""
+    if row.own_class and args and type(args[0]) in TRACED:
+        with under_own_class(args[0]):
+            return func(*args, **kwargs)
+    with _no_subclass():
+        return func(*args, **kwargs)
+
+
 def mark(tensor: torch.Tensor, value: Value, session: Session) -> None:
     """Give an object its traced class and its lineage."""
     kind = type(tensor)
@@ -351,11 +375,10 @@ def _special(func: Any, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any],
     """Calls that are not simply appended to the graph."""
     if row.kind is Kind.ESCAPE:
         recording.session.escapes.read(row.name, recording.name)
-        with _no_subclass():
-            return func(*args, **kwargs)
+        return run(func, row, args, kwargs)
     if row.kind is Kind.REFUSE:
         raise UnrecordableOpError(
-            node=recording.name, op=f"torch.Tensor.{row.name}", where=recording.where(caller(3)), why=row.why,
+            node=recording.name, op=f"torch.Tensor.{row.name}", where=recording.where(caller()), why=row.why,
             advice="Compute a new tensor instead of changing this one.",
         )  # fmt: skip
     if row.kind is Kind.CROSSING:
@@ -371,7 +394,7 @@ def _crossing(func: Any, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any]
         recording.session.escapes.untraced(f"torch.{row.name} of a list of traced values", recording.name)
         with _no_subclass():
             return func(*args, **kwargs)
-    place = caller(4)
+    place = caller()
     call = Call(recording, place)
     node = call.argument(data)
     with _no_subclass():
@@ -399,9 +422,8 @@ def _outside(func: Any, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any],
         user = session.open_in_this_thread()
         if user is not None:
             assert recording is not None  # noqa: S101 - it has a session
-            raise ForeignValueError(owner=recording.name, user=user.name, where=user.where(caller(3)))
-    with _no_subclass():
-        result = func(*args, **kwargs)
+            raise ForeignValueError(owner=recording.name, user=user.name, where=user.where(caller()))
+    result = run(func, row, args, kwargs)
     if session is None or not session.active or not isinstance(result, torch.Tensor) or type(result) in TRACED:
         return result
     source = next((item for item in (*args, *kwargs.values()) if type(item) in TRACED), None)

@@ -28,6 +28,7 @@ def copy_written(recording: NodeGraph) -> PassResult:
     graph = fx.Graph()
     copies: dict[fx.Node, fx.Node] = {}
     specs = dict(recording.specs)
+    names = {node.name for node in recording.graph.nodes}
     changed = False
     for node in recording.graph.nodes:
         if node.op == "output":
@@ -38,6 +39,7 @@ def copy_written(recording: NodeGraph) -> PassResult:
         if node.op not in ("placeholder", "get_attr") or _is_cloned(node):
             continue
         clone = graph.call_function(torch.clone, (copy,))
+        clone.name = _free_name(f"{node.name}_copy", names)
         copies[node] = clone
         if node.name in specs:
             specs[clone.name] = specs[node.name]
@@ -67,3 +69,12 @@ def writes(node: fx.Node) -> bool:
 
 def _is_cloned(node: fx.Node) -> bool:
     return all(user.target is torch.clone for user in node.users)
+
+
+def _free_name(base: str, names: set[str]) -> str:
+    name, count = base, 1
+    while name in names:
+        name = f"{base}_{count}"
+        count += 1
+    names.add(name)
+    return name

@@ -1,0 +1,77 @@
+"""What several test files share: recording a plain function as one node, and evaluating the recording."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+try:
+    import torch
+except ModuleNotFoundError:  # the base installation has tests of its own
+    torch = None  # type: ignore[assignment]
+
+
+@dataclass
+class Recorded:
+    """A function recorded as a node: its graph, the session, and what the user's code got."""
+
+    graph: Any
+    session: Any
+    result: Any
+
+    def __call__(self, *inputs: Any) -> Any:
+        """Evaluate the recording, after the export passes, on other inputs."""
+        from leapp.graph._base import run_passes
+        from leapp.graph.check import check_graph, run_graph
+        from leapp.graph.passes import EXPORT_PASSES
+
+        passed = run_passes(self.graph, EXPORT_PASSES)
+        check_graph(passed)
+        outputs = run_graph(passed, {port.name: t for port, t in zip(self.graph.spec.inputs, inputs, strict=True)})
+        values = tuple(outputs.values())
+        return values[0] if len(values) == 1 else values
+
+    @property
+    def targets(self) -> list[str]:
+        """Public names of the recorded calls, in order."""
+        from leapp.graph.dump import target_name
+
+        return [target_name(node) for node in self.graph.graph.nodes if node.op.startswith("call_")]
+
+
+@pytest.fixture
+def make_session() -> Any:
+    """Sessions that are stopped when the test ends, whatever it did."""
+    from leapp.trace.session import Session, SessionOptions
+
+    made = []
+
+    def make(**options: Any) -> Session:
+        session = Session(SessionOptions(name="test", folder=Path("unused"), root=Path(__file__).parents[1], **options))
+        made.append(session)
+        return session
+
+    yield make
+    for session in made:
+        session.stop()
+
+
+@pytest.fixture
+def record(make_session: Any) -> Callable[..., Recorded]:
+    """``record(function, *tensors)``: trace ``function`` as node ``n`` with inputs ``a``, ``b``, ..."""
+
+    def run(function: Callable[..., Any], *inputs: Any, **options: Any) -> Recorded:
+        session = make_session(**options)
+        names = "abcdefgh"[: len(inputs)]
+        session.input_tensors("n", dict(zip(names, inputs, strict=True)))
+        result = function(*inputs)
+        outputs = result if isinstance(result, tuple) else (result,)
+        session.output_tensors("n", {f"out{i}": value for i, value in enumerate(outputs)})
+        session.stop()
+        return Recorded(session.completed[0].recordings[0].graph, session, result)
+
+    return run

@@ -1,0 +1,185 @@
+"""What leaves the trace is named, with file and line."""
+
+import warnings
+
+import pytest
+import torch
+
+from leapp import errors
+from leapp.trace.escapes import is_guard
+from leapp.trace.source import Place
+
+
+def line_of(function, offset):
+    return f"tests/trace/test_trace_escapes.py:{function.__code__.co_firstlineno + offset}"
+
+
+@pytest.mark.parametrize(
+    ("read", "spelling"),
+    [
+        (lambda a: a.sum().item(), r"\.item\(\)"),
+        (lambda a: float(a.sum()), r"float\(\)"),
+        (lambda a: int(a.sum()), r"int\(\)"),
+        (lambda a: a.tolist(), r"\.tolist\(\)"),
+        (lambda a: f"{a.sum():.2f}", r"format\(\)"),
+        (lambda a: a.detach().numpy(), r"\.numpy\(\)"),
+        (lambda a: range(3)[a.argmax()], r"int\(\)"),
+        (lambda a: torch.equal(a, a), "equal"),
+    ],
+)
+def test_reads_warn_and_give_the_users_value(record, read, spelling):
+    x = torch.tensor([0.5, -1.0, 0.25])
+    expected = read(x.clone())
+    got = []
+
+    def function(a):
+        got.append(read(a))
+        return a * 2
+
+    with pytest.warns(errors.TraceEscapeWarning, match=rf"{spelling} at tests/trace/test_trace_escapes.py:\d+ reads"):
+        record(function, x)
+    assert type(got[0]) is type(expected)
+    assert str(got[0]) == str(expected)
+
+
+def test_a_branch_is_an_error_with_line_and_remedy(record):
+    def function(a):
+        if a.norm() < 0.1:
+            return a * 0
+        return a
+
+    with pytest.raises(errors.DataDependentBranchError, match="torch.where") as raised:
+        record(function, torch.randn(3))
+    assert line_of(function, 1) in str(raised.value)
+    assert "test_a_branch_is_an_error_with_line_and_remedy.<locals>.function" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "branch",
+    [
+        lambda a: a if a.sum() > 0 else -a,
+        lambda a: a.sum() > 0 and a,
+        lambda a: not a.any(),
+        lambda a: max(a[0], a[1]),
+        lambda a: sorted(a),
+        lambda a: 1.0 in a,
+    ],
+)
+def test_every_kind_of_branch(record, branch):
+    with pytest.raises(errors.DataDependentBranchError):
+        record(lambda a: (branch(a), a * 2)[1], torch.randn(3))
+
+
+def test_guards_are_notes(record):
+    def function(a):
+        assert a.isfinite().all(), "not finite"
+        if (a > 100).any():
+            raise ValueError("too large")
+        return a * 2
+
+    recorded = record(function, torch.randn(3))
+    assert [note.kind for note in recorded.session.escapes.notes] == ["guard", "guard"]
+    with pytest.raises(ValueError, match="too large"):
+        record(function, torch.full((3,), 200.0))
+
+
+def test_an_if_that_does_more_than_raise_is_no_guard(record):
+    def function(a):
+        if (a > 100).any():
+            a = a / 2
+        return a * 2
+
+    with pytest.raises(errors.DataDependentBranchError):
+        record(function, torch.randn(3))
+
+
+def test_the_argument_checks_of_distributions_are_guards(record):
+    recorded = record(lambda a: torch.distributions.Normal(a, a.exp()).log_prob(a), torch.randn(3))
+    fresh = torch.randn(3)
+    expected = torch.distributions.Normal(fresh, fresh.exp()).log_prob(fresh)
+    assert torch.equal(recorded(fresh), expected)
+    assert {note.kind for note in recorded.session.escapes.notes} == {"guard"}
+
+
+def limited(a):
+    limit = float(a.abs().mean())
+    return a.clamp(-limit, limit)
+
+
+def test_allowed_functions_are_notes(record):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        recorded = record(limited, torch.randn(3), allow={"escapes": ["test_trace_escapes:limited"]})
+    assert [note.kind for note in recorded.session.escapes.notes] == ["escape-allowed"]
+
+    def branching(a):
+        return a if a.sum() > -1e9 else -a
+
+    name = f"{__name__}:{branching.__qualname__}"
+    record(lambda a: branching(a) * 1, torch.randn(3), allow={"branches": [name]})
+
+
+def test_strict_raises_at_the_line(record):
+    with pytest.raises(errors.TraceEscapeWarning):
+        record(limited, torch.randn(3), strict=True)
+
+
+def test_strict_by_environment(record, monkeypatch):
+    monkeypatch.setenv("LEAPP_STRICT", "1")
+    with pytest.raises(errors.TraceEscapeWarning):
+        record(limited, torch.randn(3))
+
+
+def test_a_line_warns_once(record):
+    def function(a):
+        for _ in range(5):
+            a.sum().item()
+        return a * 2
+
+    with pytest.warns(errors.TraceEscapeWarning) as caught:
+        record(function, torch.randn(3))
+    assert len([w for w in caught if isinstance(w.message, errors.TraceEscapeWarning)]) == 1
+
+
+def test_exploration_noise_is_said_aloud(record):
+    with pytest.warns(errors.RandomOpWarning, match="torch.randn at .* one draw is frozen"):
+        record(lambda a: a + torch.randn(a.shape), torch.randn(3))
+
+
+def test_dropout_in_train_mode_is_said_aloud(record):
+    with pytest.warns(errors.RandomOpWarning, match="dropout at .* the draw is part of the exported model"):
+        record(lambda a: torch.nn.functional.dropout(a, 0.5, training=True), torch.randn(3))
+
+
+def test_a_draw_that_no_call_names_is_noticed(record):
+    generator = torch.default_generator
+
+    def function(a):
+        state = generator.get_state()
+        state[0] += 1
+        generator.set_state(state)
+        return a * 2
+
+    with pytest.warns(errors.RandomOpWarning):
+        record(function, torch.randn(3))
+
+
+def test_user_gets_the_same_random_numbers(record):
+    torch.manual_seed(7)
+    expected = torch.randn(3), torch.rand(2)
+    torch.manual_seed(7)
+    drawn = []
+    with pytest.warns(errors.RandomOpWarning):
+        record(lambda a: (drawn.extend((torch.randn(3), torch.rand(2))), a * 2)[1], torch.zeros(3))
+    assert all(torch.equal(x, y) for x, y in zip(drawn, expected, strict=True))
+
+
+def test_guard_reads_the_source(tmp_path):
+    source = tmp_path / "code.py"
+    source.write_text(
+        "def f(x):\n    if x > 0:\n        raise ValueError\n    while x:\n        pass\n    assert x, 'no'\n"
+        "    if x:\n        raise KeyError\n    else:\n        y = 1\n    return 1 if x else 2\n"
+    )
+    code = compile(source.read_text(), str(source), "exec")
+    assert [line for line in range(1, 12) if is_guard(Place(code, line, "code"))] == [2, 6]
+    assert not is_guard(Place(compile("1", str(tmp_path / "gone.py"), "exec"), 1, ""))
