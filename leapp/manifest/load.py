@@ -149,7 +149,8 @@ class _Draft:
             draft.problem_in_text("not valid TOML: not UTF-8 text.", raw.count(b"\n", 0, error.start) + 1)
             return draft
         try:
-            draft.data = tomllib.loads(text)
+            data = tomllib.loads(text)
+            draft.lines = key_lines(text)
         except RecursionError:
             draft.problem_in_text("nested too deeply.")
         except ValueError as error:  # TOMLDecodeError, and integers with more digits than Python converts
@@ -160,7 +161,7 @@ class _Draft:
             what = str(error)[: place.start()] if place else str(error)
             draft.problem_in_text(f"not valid TOML: {what}.", line, column)
         else:
-            draft.lines = key_lines(text)
+            draft.data = data
         return draft
 
     def problem_in_text(self, message: str, line: int | None = None, column: int | None = None) -> None:

@@ -8,6 +8,7 @@ Rules that tie several keys or need the disk are in ``load``.
 from __future__ import annotations
 
 import functools
+import math
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
@@ -104,6 +105,8 @@ def _check_true(value: bool) -> None:
 def _check_scalar(value: Any) -> None:
     if not isinstance(value, (bool, int, float)):
         raise ValueError(f"expected a number or a boolean, got {kind_of(value)}.")  # noqa: TRY004 - pydantic's signal
+    if not math.isfinite(value):
+        raise ValueError(f"expected a finite number, got {value}.")
 
 
 def _check_range(value: list[float]) -> None:
@@ -177,7 +180,7 @@ class ExportTable(Table):
         default=None,
         description="Formats to export, the first one being the runtime's choice. Empty: wired, but no model file.",
     )
-    onnx: OnnxTable = Field(default=OnnxTable(), description="Versions that ONNX files are written for.")
+    onnx: OnnxTable = Field(default_factory=OnnxTable, description="Versions that ONNX files are written for.")
     rtol: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(
         default=None, description="Relative tolerance of the replay; wins over the script's."
     )
@@ -289,11 +292,11 @@ class ManifestTable(Table):
         alias="schema", description="Version of the manifest's format."
     )
     pipeline: PipelineTable = Field(description="What is built, from which code.")
-    export: ExportTable = Field(default=ExportTable(), description="Defaults for every node.")
+    export: ExportTable = Field(default_factory=ExportTable, description="Defaults for every node.")
     nodes: dict[Text, NodeTable] = Field(default={}, description="Settings of single nodes, by name.")
-    session: SessionTable = Field(default=SessionTable(), description="The process that the entry runs in.")
-    probe: ProbeTable = Field(default=ProbeTable(), description="How the second run, on other data, differs.")
-    allow: AllowTable = Field(default=AllowTable(), description="What is meant although it leaves the trace.")
+    session: SessionTable = Field(default_factory=SessionTable, description="The process that the entry runs in.")
+    probe: ProbeTable = Field(default_factory=ProbeTable, description="How the second run, on other data, differs.")
+    allow: AllowTable = Field(default_factory=AllowTable, description="What is meant although it leaves the trace.")
     metadata: dict[str, Any] = Field(
         default={}, description="Free: licence, link to the training run, roles of checkpoints, ..."
     )
