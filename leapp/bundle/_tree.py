@@ -135,22 +135,10 @@ def read_plain(path: Path) -> Iterator[bytes]:
             yield chunk
 
 
-@dataclass(frozen=True, slots=True)
-class FileDigest:
-    """Size and digests of one file, taken in one pass over its bytes."""
-
-    size_bytes: int
-    sha256: str
-    md5: str
-    """Empty where it was not asked for."""
-
-
-def digest_file(path: Path, *, md5: bool = False) -> FileDigest:
-    """Read a plain file once, in chunks."""
-    secure, legacy, size = hashlib.sha256(), hashlib.md5(usedforsecurity=False), 0
+def size_and_sha256(path: Path) -> tuple[int, str]:
+    """Size in bytes and digest of a plain file, taken in one pass over its bytes."""
+    digest, size_bytes = hashlib.sha256(), 0
     for chunk in read_plain(path):
-        secure.update(chunk)
-        if md5:
-            legacy.update(chunk)
-        size += len(chunk)
-    return FileDigest(size, secure.hexdigest(), legacy.hexdigest() if md5 else "")
+        digest.update(chunk)
+        size_bytes += len(chunk)
+    return size_bytes, digest.hexdigest()
