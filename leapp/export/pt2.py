@@ -1,0 +1,116 @@
+"""``.pt2``: torch.export of the recording, and the exported program that the ONNX exporter starts from."""
+
+from __future__ import annotations
+
+import contextlib
+import weakref
+import zipfile
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+
+from leapp._spec import ExportFormat
+from leapp.errors import ArtifactLoadError
+from leapp.export._backend import ArtifactInfo, removed_on_error, undisturbed
+from leapp.export._recording import RecordingModule, by_port, in_order, reason, unsupported
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from leapp._spec import NodeSpec
+    from leapp.export._backend import ExportOptions, Runnable
+    from leapp.graph._base import NodeGraph
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    recording: weakref.ref[NodeGraph]
+    shapes: tuple[Any, ...]
+    program: torch.export.ExportedProgram
+
+
+_kept: _Kept | None = None
+
+
+def exported_program(
+    recording: NodeGraph, example: tuple[torch.Tensor, ...], format: ExportFormat
+) -> torch.export.ExportedProgram:
+    """What torch.export makes of a recording: functional ATen calls, weights by reference, no example inputs.
+
+    The last one is kept for as long as its recording lives, so that a node that leaves as ``.pt2`` and as ONNX is
+    exported once. Nodes carry the recorded node's name in ``meta["stack_trace"]`` and nothing else of their origin.
+
+    Raises: UnsupportedOpError, in the name of ``format``.
+    """
+    global _kept  # noqa: PLW0603 - the one slot; it empties itself when the recording goes
+    shapes = tuple((tensor.dtype, tensor.shape) for tensor in example)
+    if _kept is not None and _kept.recording() is recording and _kept.shapes == shapes:
+        return _kept.program
+    _kept = None
+    module = RecordingModule(recording)
+    try:
+        program = torch.export.export(module, example, strict=False)
+    except Exception as error:  # any op may raise anything while it is retraced
+        raise unsupported(recording, format, module.current, error) from error
+    program._example_inputs = None  # they would be stored as they are: real data of the user's
+    for node in program.graph.nodes:
+        node.meta = {name: node.meta[name] for name in ("val", "stack_trace") if name in node.meta}
+    _kept = _Kept(weakref.ref(recording, _forget), shapes, program)
+    return program
+
+
+def _forget(recording: weakref.ref[NodeGraph]) -> None:
+    global _kept  # noqa: PLW0603 - see exported_program
+    if _kept is not None and _kept.recording is recording:
+        _kept = None
+
+
+class Pt2Backend:
+    """Writes and opens ``.pt2`` archives."""
+
+    format: ExportFormat = ExportFormat.PT2
+
+    def write(
+        self, graph: NodeGraph, example: tuple[torch.Tensor, ...], path: Path, options: ExportOptions
+    ) -> ArtifactInfo:
+        """Write ``graph`` to ``path``; see Backend."""
+        del options
+        with removed_on_error(path), undisturbed():
+            program = exported_program(graph, example, self.format)
+            with _untagged(program):
+                torch.export.save(program, path)
+            from leapp.export import canon_pt2
+
+            canon_pt2.canonicalise(path)
+        return ArtifactInfo(self.format, (path,))
+
+    def open(self, path: Path, spec: NodeSpec) -> Runnable:
+        """Load an artifact for the CPU; see Backend."""
+        try:
+            with undisturbed():
+                module = torch.export.load(path).module()
+        except (RuntimeError, OSError, ValueError, KeyError, AssertionError, zipfile.BadZipFile) as error:
+            raise ArtifactLoadError(path=path, format=self.format.value, why=reason(error)) from error
+
+        def run(inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+            with torch.inference_mode(mode=False), torch.no_grad():
+                return by_port(spec.outputs, module(*in_order(spec.inputs, inputs)))
+
+        return run
+
+
+@contextlib.contextmanager
+def _untagged(program: torch.export.ExportedProgram) -> Iterator[None]:
+    """The program without the tags of its nodes, for as long as it is written."""
+    tags = {node: node.meta.pop("stack_trace", None) for node in program.graph.nodes}
+    try:
+        yield
+    finally:
+        for node, tag in tags.items():
+            if tag is not None:
+                node.meta["stack_trace"] = tag
+
+
+PT2: Final = Pt2Backend()
