@@ -116,6 +116,10 @@ class Ending(_Message):
     pickled: str = field(default="", repr=False)
     """The error itself, when it is ours and can travel."""
 
+    def __post_init__(self) -> None:
+        # JSON gives back plain text; comparisons by identity need the member.
+        object.__setattr__(self, "kind", EndingKind(self.kind))
+
     def error(self) -> LeappError | None:
         """The error of ours that left the entry, as the object it was."""
         if not self.pickled:

@@ -11,10 +11,16 @@ from leapp.export._backend import backend_for
 from leapp.replay import FormatReport, NodeReport, replay
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
+
+    import torch
 
     from leapp.bundle.read import Bundle
     from leapp.bundle.schema import Artifact, NodeManifest
+
+    Tensors = Mapping[str, torch.Tensor]
+    Samples = Sequence[tuple[Tensors, Tensors]]
 
 
 def replay_bundle(path: Path, *, rtol: float | None = None, atol: float | None = None) -> list[NodeReport]:
@@ -37,7 +43,7 @@ def _node(bundle: Bundle, node: NodeManifest, rtol: float | None, atol: float | 
     recorded = bundle.samples(node.node)
     if recorded is None:
         raise NoSamplesError(bundle=bundle.folder, node=node.node)
-    cached = samples.read_samples(recorded)
+    cached = [(_tensors(sample.inputs), _tensors(sample.outputs)) for sample in samples.read_samples(recorded)]
     spec = NodeSpec(node.node, tuple(port.port() for port in node.inputs), tuple(port.port() for port in node.outputs))
     limits = {
         "rtol": node.tolerances.rtol if rtol is None else rtol,
@@ -47,7 +53,7 @@ def _node(bundle: Bundle, node: NodeManifest, rtol: float | None, atol: float | 
 
 
 def _artifact(
-    bundle: Bundle, spec: NodeSpec, artifact: Artifact, cached: samples.Samples, limits: dict[str, float]
+    bundle: Bundle, spec: NodeSpec, artifact: Artifact, cached: Samples, limits: dict[str, float]
 ) -> FormatReport:
     if artifact.external:
         return FormatReport(artifact.format, error=f"{artifact.path} was not copied into the bundle")
@@ -60,3 +66,7 @@ def _artifact(
         return FormatReport(artifact.format, replay(run, spec, cached, **limits))
     except Exception as error:  # noqa: BLE001  # a runtime may raise anything; it is a result of the check
         return FormatReport(artifact.format, error=f"it does not run: {error}")
+
+
+def _tensors(stored: Mapping[str, samples.RawTensor]) -> dict[str, torch.Tensor]:
+    return {port: tensor.torch() for port, tensor in stored.items()}

@@ -204,8 +204,8 @@ def _build_pipeline(context: _Context) -> PipelineResult:
     except Exception as error:  # noqa: BLE001  # one pipeline's fault must not take the others with it
         detail = "".join(traceback.format_exception_only(error)).strip()
         fault = WorkerFaultError(manifest=plan.manifest.shown, detail=detail, log=context.log)
-        details = "".join(traceback.format_exception(error))
-        result = PipelineResult(plan, error=fault, details=details, log=context.keep_log(details.encode()))
+        log = context.keep_log("".join(traceback.format_exception(error)).encode())
+        result = PipelineResult(plan, error=fault, log=log)
     if result.error is None:
         context.log.unlink(missing_ok=True)
     context.on_stage(plan, Stage.DONE)
@@ -299,8 +299,8 @@ def _trace(context: _Context, scratch: Path) -> _Traced:
     checks = tuple(CheckRow.from_json(row) for row in outcome.compiled.checks) if outcome.compiled is not None else ()
     error = _error_of(context, outcome)
     if error is not None:
-        details = outcome.ending.traceback if outcome.ending is not None else ""
-        raise _Stopped(error, details=details or _tail(printed), log=context.keep_log(printed), checks=checks)
+        log = context.keep_log(printed)
+        raise _Stopped(error, details=_details(outcome, printed), log=log, checks=checks)
     assert outcome.compiled is not None  # noqa: S101  # _error_of has looked
     return _Traced(Path(outcome.compiled.bundle), checks, _notes(outcome), printed)
 
@@ -360,6 +360,13 @@ def _end_of_process(status: int) -> str:
     except ValueError:
         name = f"signal {-status}"
     return f"was killed by {name}"
+
+
+def _details(outcome: SessionOutcome, printed: bytes) -> str:
+    """What the user can use at once; a fault of ours stays in the log."""
+    if outcome.ending is None:
+        return _tail(printed)
+    return "" if outcome.ending.kind is EndingKind.FAULT else outcome.ending.traceback
 
 
 def _tail(printed: bytes) -> str:

@@ -161,7 +161,7 @@ def _refused(error: LeappError) -> Ending:
         EndingKind.REFUSED,
         exit_code=error.exit_code,
         text=str(error),
-        traceback=users_traceback(error),
+        traceback=users_line(error),
         error_class=type(error).__name__,
         pickled=pickled_error(error),
     )
@@ -203,6 +203,15 @@ def users_traceback(error: BaseException) -> str:
         pending.extend(other for other in (each.__cause__, each.__context__) if other is not None)
         pending.extend(each.exceptions or ())
     return "".join(summary.format()).rstrip()
+
+
+def users_line(error: BaseException) -> str:
+    """Where in the user's code an error of ours came up: the innermost line that is not ours; empty where none is."""
+    frames = [each for each in traceback.extract_tb(error.__traceback__) if not _is_ours(each.filename)]
+    if not frames:
+        return ""
+    last = frames[-1]
+    return f"Raised by {last.filename}:{last.lineno}, in {last.name}\n    {last.line}"
 
 
 def _is_ours(filename: str) -> bool:
