@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from leapp._canonical import canonical_json, md5_file, readable_json, sha256, sha256_file
+from leapp._version import CONFIG_VERSION
 from leapp.bundle import contract, samples, schema, write
 from leapp.errors import (
     ExportError,
@@ -22,6 +23,7 @@ from leapp.graph.check import check_graph, check_replays
 from leapp.graph.dump import graph_digest, graph_json, graph_text, op_counts
 from leapp.graph.passes import EXPORT_PASSES
 from leapp.pipeline.wiring import NodeWires, PortNames, final_names, renamed, wire
+from leapp.report.page import render
 from leapp.replay import ATOL, RTOL, FormatReport, NodeReport, replay
 from leapp.trace.constants import bytes_digest
 from leapp.trace.node import spec_of
@@ -118,6 +120,9 @@ def compile_session(session: Session, options: CompileOptions) -> CompileResult:
         status = "ok" if not errors and all(report.ok for report in reports.values()) else "failed"
         _write_evidence(session, nodes, reports, staging)
         digest = write.seal(staging, name=pipeline.name, version=options.version, status=status)
+        # The page shows the digest, and evidence does not take part in it.
+        (staging / "evidence" / "report.html").write_bytes(render(staging))
+        write.index_evidence(staging, pipeline.name)
         write.publish(staging, folder)
     return CompileResult(folder, digest, status, reports, tuple(errors), validated=options.validate)
 
@@ -217,7 +222,7 @@ def _write_node(
                 errors.append(error)
             reports.append(report)
     manifest = _node_manifest(node, artifacts, staging, options)
-    (folder / "manifest.json").write_bytes(readable_json(schema.to_json(manifest)))
+    (folder / "manifest.json").write_bytes(write.node_manifest_bytes(manifest))
     return manifest, NodeReport(name, tuple(reports)), errors
 
 
@@ -265,7 +270,21 @@ def _settings(node: _Node, opset: int, ir_version: int) -> ExportOptions:
         opset_version=int(asked.get("opset_version") or opset),
         ir_version=ir_version,
         optimize=bool(asked.get("optimize", True)),
+        metadata=_onnx_metadata(node.spec),
     )
+
+
+def _onnx_metadata(spec: NodeSpec) -> dict[str, str]:
+    """What an ONNX file says of itself: the contract version and its ports as the runtime file has them."""
+    ports = {
+        "leapp.inputs": [contract.port_fields(port, spec.name) for port in spec.inputs],
+        "leapp.outputs": [contract.port_fields(port, spec.name) for port in spec.outputs],
+    }
+    return {
+        "leapp.config_version": CONFIG_VERSION,
+        "leapp.node": spec.name,
+        **{key: canonical_json(value).decode().strip() for key, value in ports.items()},
+    }
 
 
 def _write_artifact(
@@ -325,9 +344,6 @@ def _write_evidence(session: Session, nodes: Sequence[_Node], reports: Mapping[s
     (evidence / "checks.json").write_bytes(readable_json([_report_json(each) for each in reports.values()]))
     (evidence / "notes.json").write_bytes(readable_json(_notes(session)))
     (staging / "log.txt").write_text(_log(session, reports), encoding="utf-8")
-    from leapp.report.page import render
-
-    (evidence / "report.html").write_bytes(render(staging))
 
 
 def _report_json(report: NodeReport) -> JSON:

@@ -68,7 +68,8 @@ def compare(actual: npt.NDArray[Any], expected: npt.NDArray[Any], *, rtol: float
 
 def _distance_exact(actual: npt.NDArray[Any], expected: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
     if expected.dtype == np.bool_:
-        return (actual != expected).astype(np.float64)
+        flags: npt.NDArray[np.float64] = (actual != expected).astype(np.float64)
+        return flags
     # Python integers would be exact; float64 is enough to rank, and != decides what counts.
     distance = np.abs(actual.astype(np.float64) - expected.astype(np.float64))
     result: npt.NDArray[np.float64] = np.where(actual != expected, np.maximum(distance, 1.0), 0.0)

@@ -61,7 +61,7 @@ def test_a_branch_is_an_error_with_line_and_remedy(record):
         lambda a: a.sum() > 0 and a,
         lambda a: not a.any(),
         lambda a: max(a[0], a[1]),
-        lambda a: sorted(a),
+        sorted,
         lambda a: 1.0 in a,
     ],
 )

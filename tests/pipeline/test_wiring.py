@@ -1,0 +1,74 @@
+"""Ports -> edges."""
+
+from leapp._spec import NodeSpec, Port, TensorSpec
+from leapp.pipeline.wiring import NodeWires, wire
+
+SPEC = TensorSpec("float32", (2,))
+
+
+def node(name, inputs, outputs, *entries, exclusive=False):
+    def ports(names):
+        return tuple(Port(each, SPEC) for each in names.split())
+
+    return NodeWires(NodeSpec(name, ports(inputs), ports(outputs)), entries or ({},), exclusive)
+
+
+def test_forward_wires_outer_inputs_and_outputs():
+    pipeline = wire(
+        "p",
+        [
+            node("b", "x", "y z"),
+            node("a", "y x", "out", {"y": ("b", "y")}),
+        ],
+    )
+    assert pipeline.data_flow == {"b/y": ("a/y",)}
+    assert pipeline.inputs == {"a": ("x",), "b": ("x",)}
+    assert pipeline.outputs == {"a": ("out",), "b": ("z",)}
+    assert [each.name for each in pipeline.nodes] == ["b", "a"]
+    assert pipeline.feedback_flow == {}
+
+
+def test_a_wire_that_appears_at_a_later_entry_is_feedback():
+    pipeline = wire("p", [node("n", "x h", "y h2", {}, {"h": ("n", "h2")}, {"h": ("n", "h2")})])
+    assert pipeline.feedback_flow == {"n/h2": ("n/h",)}
+    assert pipeline.inputs == {"n": ("x",)}
+    assert pipeline.outputs == {"n": ("y", "h2")}
+
+
+def test_feedback_from_a_later_node():
+    pipeline = wire(
+        "p",
+        [
+            node("estimator", "q memory", "features", {}, {"memory": ("policy", "memory_out")}),
+            node("policy", "features", "actions memory_out", {"features": ("estimator", "features")}),
+        ],
+    )
+    assert pipeline.data_flow == {"estimator/features": ("policy/features",)}
+    assert pipeline.feedback_flow == {"policy/memory_out": ("estimator/memory",)}
+    assert pipeline.inputs == {"estimator": ("q",)}
+    assert pipeline.outputs == {"policy": ("actions", "memory_out")}
+
+
+def test_one_output_feeds_many_inputs_in_sorted_order():
+    pipeline = wire(
+        "p",
+        [node("src", "x", "y")] + [node(name, "y", "o", {"y": ("src", "y")}) for name in ("z", "m", "a")],
+    )
+    assert pipeline.data_flow == {"src/y": ("a/y", "m/y", "z/y")}
+    assert list(pipeline.outputs) == ["a", "m", "z"]
+
+
+def test_names_that_are_both_input_and_output_are_told_apart_where_a_format_cannot():
+    entries = ({}, {"hidden": ("n", "hidden")})
+    plain = wire("p", [node("n", "x hidden", "y hidden", *entries)])
+    assert plain.feedback_flow == {"n/hidden": ("n/hidden",)}
+    told = wire("p", [node("n", "x hidden", "y hidden", *entries, exclusive=True)])
+    assert told.feedback_flow == {"n/hidden_out": ("n/hidden_in",)}
+    assert [port.name for port in told.nodes[0].inputs] == ["x", "hidden_in"]
+    assert [port.name for port in told.nodes[0].outputs] == ["y", "hidden_out"]
+
+
+def test_a_renamed_output_keeps_its_consumers():
+    pipeline = wire("p", [node("n", "obs", "obs", exclusive=True), node("m", "obs", "act", {"obs": ("n", "obs")})])
+    assert pipeline.data_flow == {"n/obs_out": ("m/obs",)}
+    assert pipeline.inputs == {"n": ("obs_in",)}
