@@ -235,8 +235,10 @@ class Recording:
         }
 
     def _specs(self) -> dict[str, TensorSpec]:
+        forms = {(info.dtype, info.shape) for info in self.recorder.info.values() if info.dtype is not None}
+        specs = {form: TensorSpec(_dtypes.name_of(form[0]), tuple(form[1])) for form in forms}
         return {
-            node.name: TensorSpec(_dtypes.name_of(info.dtype), tuple(info.shape))
+            node.name: specs[info.dtype, info.shape]
             for node, info in self.recorder.info.items()
             if info.dtype is not None
         }

@@ -71,6 +71,7 @@ def innermost(depth: int = 1) -> Place:
     return Place(last.f_code, last.f_lineno, last.f_globals.get("__name__", ""))
 
 
+@lru_cache(maxsize=65536)
 def source_line(place: Place, root: Path) -> SourceLine:
     """A place as evidence shows it: the file relative to the project, or to the site-packages folder it lies in."""
     filename = place.code.co_filename

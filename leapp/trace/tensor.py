@@ -67,7 +67,9 @@ _ATOMS: Final = frozenset(
 )  # fmt: skip
 """Classes whose instances stand in a graph as they are."""
 
-_COPIES: Final = frozenset(("clone", "__deepcopy__", "detach", "contiguous", "to", "cpu", "data", "getitem", "alias", "view_as"))
+_COPIES: Final = frozenset(
+    ("clone", "__deepcopy__", "detach", "contiguous", "to", "cpu", "data", "getitem", "alias", "view_as")
+)
 """Calls that may hand on the very values they were given."""
 
 

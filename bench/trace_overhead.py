@@ -1,0 +1,96 @@
+"""Cost of tracing one op, against a bare tensor subclass that runs the op and appends an FX node.
+
+The floor does the least that any tracer of this kind must do, with the collector off. Tensors have 8 elements, so that
+the ops themselves cost next to nothing.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from _measure import ratio
+from torch import fx
+
+from leapp.trace.session import Session, SessionOptions
+
+SCALE = torch.full((8,), 1.0001)
+
+
+class Bare(torch.Tensor):
+    """The floor: run the op, call ``fx.Graph.call_function``."""
+
+    graph: fx.Graph
+    node: fx.Node
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run and append."""
+        del types
+        with torch._C.DisableTorchFunctionSubclass():
+            result = func(*args, **(kwargs or {}))
+        arguments = tuple(
+            [item.node if type(item) is cls else 0.0 if type(item) is torch.Tensor else item for item in args]
+        )
+        result.__class__ = cls
+        result.node = cls.graph.call_function(func, arguments, kwargs)
+        return result
+
+
+def chain(value: torch.Tensor, length: int) -> torch.Tensor:
+    for _ in range(length // 4):
+        value = value * SCALE
+        value = torch.clamp(value, -3.0, 3.0)
+        value = value.add(0.5)
+        value = torch.sub(value, 0.25)
+    return value
+
+
+def floor(length: int) -> float:
+    Bare.graph = fx.Graph()
+    value: Any = torch.ones(8)
+    value.__class__ = Bare
+    value.node = Bare.graph.placeholder("x")
+    gc.collect()
+    gc.disable()
+    begin = time.perf_counter()
+    chain(value, length)
+    seconds = time.perf_counter() - begin
+    gc.enable()
+    return seconds / length
+
+
+def ours(length: int) -> tuple[float, float]:
+    session = Session(SessionOptions("bench", Path("unused")))
+    value = torch.ones(8)
+    gc.collect()
+    session.input_tensors("n", {"x": value})
+    begin = time.perf_counter()
+    result = chain(value, length)
+    traced = time.perf_counter() - begin
+    session.output_tensors("n", {"y": result})
+    closed = time.perf_counter() - begin
+    session.stop()
+    return traced / length, closed / length
+
+
+def main() -> int:
+    torch.set_num_threads(1)
+    fine = True
+    per_op = {}
+    for length in (100, 1000, 5000, 20_000):
+        base = min(floor(length) for _ in range(5))
+        runs = [ours(length) for _ in range(5)]
+        per_op[length] = min(run[0] for run in runs)
+        fine &= ratio(f"{length} ops, tracing", per_op[length], "bare subclass", base, 1.8, "us")
+        fine &= ratio(f"{length} ops, with pruning", min(run[1] for run in runs), "bare subclass", base, 1.8, "us")
+    fine &= ratio("20,000 ops per op", per_op[20_000], "100 ops per op", per_op[100], 1.15, "us")
+    return 0 if fine else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
