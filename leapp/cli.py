@@ -7,6 +7,7 @@ where neither torch nor NumPy is installed.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import os
 import signal
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from leapp._version import __version__
-from leapp.errors import LeappError, MissingDependencyError
+from leapp.errors import LeappError, ManifestError, MissingDependencyError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -362,7 +363,11 @@ def _each(arguments: argparse.Namespace, paths: Sequence[Path], one: Callable[[P
 
 
 def _error_json(error: LeappError) -> dict[str, JSON]:
-    return {"class": type(error).__name__, "message": str(error)}
+    record: dict[str, JSON] = {"class": type(error).__name__, "message": str(error)}
+    problems = error.facts.get("problems")
+    if problems is not None and isinstance(error, ManifestError):
+        record["problems"] = [dataclasses.asdict(problem) for problem in problems]
+    return record
 
 
 def _print_json(record: dict[str, JSON]) -> None:

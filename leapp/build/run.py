@@ -135,11 +135,11 @@ class _Context:
         """Where the session's output is kept when the pipeline fails."""
         return self.out / LOG_FOLDER / f"{self.plan.name}-{self.plan.version}.log"
 
-    def keep_log(self, printed: bytes) -> Path:
-        """Write the session's output where it is kept."""
+    def keep_log(self, printed: bytes) -> Path | None:
+        """Write the session's output where it is kept; None when there is nothing to read in it."""
         self.log.parent.mkdir(parents=True, exist_ok=True)
         self.log.write_bytes(printed)
-        return self.log
+        return self.log if printed.strip() else None
 
 
 class _Stopped(Exception):  # noqa: N818  # not an error of its own: it carries one

@@ -171,7 +171,9 @@ def _raised(error: BaseException) -> Ending:
     text = "".join(traceback.format_exception_only(error)).strip()
     shown = users_traceback(error)
     print(shown, file=sys.stderr)  # noqa: T201  # into the session's log, where a script would have left it
-    return Ending(EndingKind.RAISED, exit_code=3, text=text, traceback=shown, error_class=type(error).__qualname__)
+    return Ending(
+        EndingKind.RAISED, exit_code=3, text=f"raised {text}", traceback=shown, error_class=type(error).__qualname__
+    )
 
 
 def _fault(error: BaseException) -> Ending:

@@ -26,7 +26,7 @@ class BuildProgress:
 
     def __init__(self, printer: Printer) -> None:
         self.printer = printer
-        self._stages: dict[PipelinePlan, tuple[str, float]] = {}
+        self._stages: dict[str, tuple[str, float]] = {}
         self._lock = threading.Lock()
         self._live: Any = None
 
@@ -48,14 +48,15 @@ class BuildProgress:
 
     def on_stage(self, plan: PipelinePlan, stage: Stage) -> None:
         """A pipeline enters a stage."""
+        label = _label(plan)
         with self._lock:
             if stage == "done":
-                self._stages.pop(plan, None)
+                self._stages.pop(label, None)
                 return
-            began = self._stages.get(plan, ("", time.monotonic()))[1]
-            self._stages[plan] = (stage.value, began)
+            began = self._stages.get(label, ("", time.monotonic()))[1]
+            self._stages[label] = (stage.value, began)
             if self._live is None:
-                self.printer.line(f"{_label(plan)}: {stage}")
+                self.printer.line(f"{label}: {stage}")
 
     def on_result(self, result: PipelineResult) -> None:
         """A pipeline is done."""
@@ -68,9 +69,9 @@ class BuildProgress:
         from rich.text import Text
 
         grid = Table.grid(padding=(0, 2))
-        for plan, (stage, began) in list(self._stages.items()):
+        for label, (stage, began) in list(self._stages.items()):
             spent = f"{time.monotonic() - began:.0f} s"
-            grid.add_row(Spinner("dots"), Text(_label(plan), style="bold"), Text(stage), Text(spent, style="dim"))
+            grid.add_row(Spinner("dots"), Text(label, style="bold"), Text(stage), Text(spent, style="dim"))
         return grid
 
 

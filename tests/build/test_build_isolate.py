@@ -127,7 +127,7 @@ def test_users_traceback_has_none_of_our_frames(project):
     project.manifest("boom", "entry.py:main")
     outcome = project.session("boom")
     ending = outcome.ending
-    assert (ending.kind, ending.exit_code, ending.text) == (EndingKind.RAISED, 3, "ValueError: boom")
+    assert (ending.kind, ending.exit_code, ending.text) == (EndingKind.RAISED, 3, "raised ValueError: boom")
     assert "direct cause" in ending.traceback
     assert ending.traceback.count("entry.py") == 2
     assert "leapp/build" not in ending.traceback
@@ -185,7 +185,7 @@ def test_a_forked_child_of_the_entry_reports_nothing(project):
         """,
     )
     project.manifest("forks", "entry.py:main")
-    assert project.session("forks").ending.text == "KeyError: 'in the parent'"
+    assert project.session("forks").ending.text == "raised KeyError: 'in the parent'"
 
 
 @pytest.mark.parametrize(("allowed", "error"), [("false", "NetworkRefusedError"), ("true", "NothingAnnotatedError")])

@@ -1,0 +1,181 @@
+"""The report page: escaped, offline, the same bytes from the same metadata, and complete."""
+
+from __future__ import annotations
+
+import html.parser
+import re
+from dataclasses import replace
+
+import pytest
+
+from leapp._spec import NodeSpec, Port, TensorSpec
+from leapp.bundle.schema import Artifact, Constant
+from leapp.report._html import Html, element, join
+from leapp.report.checks import CheckRow
+from leapp.report.page import MAX_OPS, Page, PageNode, PageOp, argument_text, draw, value_text
+from leapp.report.wires import wiring_svg
+
+EVIL = "<script>alert('x')</script>&\"\x1b"
+DIGEST = "ab" * 32
+
+
+def port(name, *shape, **semantics):
+    return Port(name, TensorSpec("float32", shape), semantics)
+
+
+ESTIMATOR = NodeSpec(
+    "estimator", (port("joint_pos", 12, kind="state/joint/position"), port("memory", 3)), (port("f", 3),)
+)
+POLICY = NodeSpec(EVIL, (port("f", 3), port(EVIL, 2)), (port("actions", 4, 3), port("memory_out", 3)))
+PAGE = Page(
+    name="two",
+    version="1.0.0",
+    status="ok",
+    digest=DIGEST,
+    nodes=(
+        PageNode(
+            ESTIMATOR,
+            artifacts=(Artifact("onnx", "onnx", "nodes/estimator/estimator.onnx", "cd" * 32, "0" * 32, 12345, 20, 10),),
+            constants=(Constant("_tensor_constant0", "float32", (12,), "ef" * 32),),
+            op_counts={"torch.sub": 2, "torch.clamp": 1},
+            ops=(PageOp("sub", "torch.sub", "%joint_pos, %_tensor_constant0", "float32 [12]", "examples/two.py:31"),),
+            digests={"Graph": "12" * 32},
+        ),
+        PageNode(POLICY),
+    ),
+    data_flow={"estimator/f": (f"{EVIL.replace('/', '')}/f",)},
+    feedback_flow={f"{EVIL}/memory_out": ("estimator/memory",)},
+    inputs={"estimator": ("joint_pos",)},
+    outputs={EVIL: ("actions",)},
+    configs={"frequency": 50},
+    toolchain={"torch version": "2.13.0", "warp version": None},
+    checks=(CheckRow("estimator", "onnx", "f", 5, 1.25e-7, "sample 3, [2]", ok=True),),
+    warnings=(f"unused: {EVIL}",),
+)
+
+
+class Reader(html.parser.HTMLParser):
+    """Tags in order, checked for balance, and the text between them."""
+
+    VOID = frozenset({"meta", "br"})
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.tags, self.links, self.words = [], [], [], []
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        self.links += [value for name, value in attributes if name in {"href", "src", "action", "data"}]
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):  # noqa: ARG002
+        self.tags.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if "style" not in self.open:
+            self.words.append(data)
+
+
+def read(page: bytes) -> Reader:
+    reader = Reader()
+    reader.feed(page.decode())
+    reader.close()
+    assert reader.open == []
+    return reader
+
+
+def test_page_is_whole_and_says_everything():
+    reader = read(draw(PAGE))
+    text = " ".join(reader.words)
+    for word in (
+        "two", "1.0.0", DIGEST, "estimator", "joint_pos", "state/joint/position", "[4, 3]", "12.3 kB", "torch.sub",
+        "examples/two.py:31", "_tensor_constant0", "1.2e-07", "sample 3, [2]", "2.13.0", "next tick", "outer input",
+    ):  # fmt: skip
+        assert word in text, word
+    assert "warp" not in text
+
+
+def test_hostile_names_are_text_everywhere():
+    page = draw(PAGE)
+    reader = read(page)
+    assert "script" not in reader.tags
+    assert b"<script" not in page.lower()
+    assert b"\x1b" not in page
+    assert any(word.startswith("<script>") for word in reader.words)
+
+
+def test_page_loads_nothing():
+    page = draw(PAGE).decode()
+    assert all(link.startswith("#") for link in read(page.encode()).links)
+    assert not re.search(r"@import|url\(|https?:", page)
+
+
+def test_equal_metadata_equal_bytes():
+    again = replace(PAGE, configs=dict(PAGE.configs), nodes=tuple(PAGE.nodes))
+    assert draw(again) == draw(PAGE)
+
+
+def test_failures_stand_out():
+    row = CheckRow("estimator", "onnx", "f", 5, float("inf"), "", ok=False, note="dtype differs: expected float32")
+    text = " ".join(read(draw(replace(PAGE, status="failed", checks=(row,)))).words)
+    assert "0 of 1 outputs agree" in text
+    assert "dtype differs: expected float32" in text
+
+
+def test_long_graphs_are_cut_and_say_so():
+    ops = tuple(PageOp(f"op_{i}", "torch.add", "", "", "") for i in range(MAX_OPS + 7))
+    page = replace(PAGE, nodes=(replace(PAGE.nodes[0], ops=ops),), data_flow={}, feedback_flow={})
+    text = " ".join(read(draw(page)).words)
+    assert f"op_{MAX_OPS - 1}" in text
+    assert f"op_{MAX_OPS} " not in text
+    assert "7 more in graph.txt" in text
+
+
+def test_pipeline_without_wires_or_nodes():
+    read(draw(Page("empty", "", "ok", "", ())))
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ({"ref": "x"}, "%x"),
+        ([{"ref": "x"}, 1, None], "[%x, 1, None]"),
+        ({"slice": [None, 3, None]}, "slice(None, 3, None)"),
+        ({"float": "inf"}, "inf"),
+        ({"ellipsis": True}, "..."),
+        ({"dict": {"a": {"ref": "b"}}}, "{a: %b}"),
+        ({"dtype": "torch.float32"}, "torch.float32"),
+        ("mean", "'mean'"),
+        (True, "True"),
+    ],
+)
+def test_arguments_of_the_graph_read_like_python(value, text):
+    assert argument_text(value) == text
+
+
+def test_values_read_like_words():
+    assert value_text({"a": [1, "b", None, True]}) == "{a: [1, b, -, yes]}"
+
+
+def test_elements_escape_by_type():
+    assert element("p", "<", Html("<b>"), class_='a"b') == '<p class="a&quot;b">&lt;<b></p>'
+    assert join("a", None, 1) == "a1"
+
+
+def test_wires_lead_from_left_to_right():
+    picture = wiring_svg([ESTIMATOR, replace(POLICY, name="policy")], {"estimator/f": ["policy/f"]}, {}, {}, {})
+    boxes = [float(x) for x in re.findall(r'<rect x="([\d.]+)"', picture)]
+    assert boxes[0] < boxes[1]
+    wire = re.search(r'd="M([\d.]+) [\d.]+C.* ([\d.]+) [\d.]+" class="wire"', picture)
+    assert float(wire[1]) < float(wire[2])
+
+
+def test_wires_survive_cycles_and_missing_ports():
+    flow = {"estimator/f": ["p/f"], "p/actions": ["estimator/joint_pos", "p/absent"], "gone/x": ["p/f"]}
+    picture = wiring_svg([ESTIMATOR, replace(POLICY, name="p")], flow, {"p/memory_out": ["p/f"]}, {}, {"p": ["no"]})
+    assert picture.count('class="wire"') == 2
+    assert picture.count('class="wire back"') == 1

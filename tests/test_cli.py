@@ -1,0 +1,227 @@
+"""The command itself: exit codes, light imports, JSON, and no traceback for what a user can mend."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from leapp import cli
+from leapp._version import __version__
+from leapp.doctor import State, diagnose, install_command
+
+HEAVY = ("torch", "numpy", "onnx", "onnxruntime", "safetensors", "rich")
+
+MANIFEST = 'schema = 1\n[pipeline]\nname = "p"\nversion = "1.0.0"\nentry = "entry.py:main"\n'
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch) -> Path:
+    (tmp_path / "pyproject.toml").touch()
+    (tmp_path / "entry.py").write_text("def main(): ...\n")
+    (tmp_path / "manifests").mkdir()
+    (tmp_path / "manifests" / "p.toml").write_text(MANIFEST)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def leapp(*arguments: str, **options) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, "-m", "leapp", *arguments], capture_output=True, text=True, check=False, **options
+    )
+
+
+PROBE = """\
+import sys
+from leapp.cli import main
+try:
+    code = main(sys.argv[1:])
+except SystemExit as end:
+    code = end.code
+print(code, *sorted({name.partition(".")[0] for name in sys.modules}), file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("--help",), ("--version",), ("check",), ("schema",), ("doctor",), ("verify", "nothing"), ("build", "--help")],
+    ids=lambda each: " ".join(each),
+)
+def test_light_commands_import_nothing_heavy_and_start_at_once(project, arguments):
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run([sys.executable, "-c", PROBE, *arguments], capture_output=True, text=True, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    spent_s = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+    code, *modules = done.stderr.splitlines()[-1].split()
+    assert code == ("2" if "nothing" in arguments else "0")
+    assert not set(HEAVY) & set(modules)
+    assert spent_s < 0.6  # 0.3 s on a free machine
+
+
+def test_python_m_leapp_is_the_command(project):
+    assert leapp("--version").stdout == f"leapp {__version__}\n"
+
+
+def test_help_lists_commands_and_exit_codes():
+    done = leapp("--help")
+    for word in ("build", "check", "schema", "verify", "replay", "inspect", "doctor", "70  a fault of LEAPP"):
+        assert word in done.stdout
+
+
+def test_check_lists_manifests(project, capsys):
+    assert cli.main(["check"]) == 0
+    out = capsys.readouterr().out
+    assert "manifests/p.toml" in out
+    assert "1 manifest(s), no problems." in out
+
+
+def test_check_json(project, capsys):
+    assert cli.main(["check", "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert (record["name"], record["version"], record["ok"]) == ("p", "1.0.0", True)
+
+
+def test_all_problems_of_all_manifests_at_once(project, capsys):
+    (project / "manifests" / "p.toml").write_text(MANIFEST + "[sesion]\nseed = 1\n")
+    (project / "manifests" / "q.toml").write_text(MANIFEST.replace('"p"', "3"))
+    assert cli.main(["check"]) == 2
+    error = capsys.readouterr().err
+    assert "manifests/p.toml:6" in error
+    assert "manifests/q.toml:3" in error
+    assert "Traceback" not in error
+    assert cli.main(["check", "--json"]) == 2
+    record = json.loads(capsys.readouterr().out)
+    assert (record["ok"], record["exit_code"], record["error"]["class"]) == (False, 2, "ManifestError")
+    assert [(each["file"], each["line"]) for each in record["error"]["problems"]] == [
+        ("manifests/p.toml", 6),
+        ("manifests/q.toml", 3),
+    ]
+
+
+def test_schema_is_json_schema(capsys):
+    assert cli.main(["schema"]) == 0
+    assert json.loads(capsys.readouterr().out)["$schema"].startswith("https://json-schema.org/")
+
+
+@pytest.mark.parametrize("command", ["verify", "replay", "inspect"])
+def test_no_bundle_is_bad_input(project, capsys, command):
+    assert cli.main([command, "manifests"]) == 2
+    captured = capsys.readouterr()
+    assert "manifests is not a bundle" in captured.err
+    assert "Traceback" not in captured.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["build", "--jobs", "0"],
+        ["build", "--jobs", "x"],
+        ["replay", "b", "--rtol", "-1"],
+        ["replay", "b", "--atol", "nan"],
+        ["verify"],
+        [],
+        ["unknown"],
+    ],
+)
+def test_bad_arguments_exit_2(arguments, capsys):
+    with pytest.raises(SystemExit) as end:
+        cli.main(arguments)
+    assert end.value.code == 2
+    assert "usage: leapp" in capsys.readouterr().err
+
+
+def test_a_fault_is_a_short_text_and_a_log(project, capsys, monkeypatch):
+    monkeypatch.setattr("leapp.manifest.load.load", lambda _paths: 1 / 0)
+    assert cli.main(["check"]) == 70
+    error = capsys.readouterr().err
+    assert "leapp check failed: ZeroDivisionError: division by zero" in error
+    assert "Traceback" not in error
+    log = Path(error.split("the log ")[1].strip().rstrip("."))
+    assert "Traceback" in log.read_text()
+    log.unlink()
+
+
+def test_a_missing_library_is_named_with_the_command_that_brings_it(project, capsys, monkeypatch):
+    def absent(_paths):
+        raise ModuleNotFoundError("No module named 'torch'", name="torch")
+
+    monkeypatch.setattr("leapp.manifest.load.load", absent)
+    assert cli.main(["check"]) == 2
+    error = capsys.readouterr().err
+    assert "leapp check needs torch, which is not installed." in error
+    assert f"{sys.executable} -m pip install 'leapp-build[build]'" in error
+
+
+def test_interrupt_exits_130(project, capsys, monkeypatch):
+    def interrupt(_paths):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("leapp.manifest.load.load", interrupt)
+    assert cli.main(["check"]) == 130
+    assert capsys.readouterr().err == "Interrupted.\n"
+
+
+def test_a_reader_that_goes_away_is_no_fault(project):
+    end, start = os.pipe()
+    os.close(end)
+    done = subprocess.run([sys.executable, "-m", "leapp", "schema"], stdout=start, stderr=subprocess.PIPE, check=False)
+    os.close(start)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+# --- doctor ---------------------------------------------------------------------------------------------------------
+
+REQUIREMENTS = [
+    "pydantic>=2.10",
+    'torch>=2.6; extra == "build"',
+    'numpy>=2.0; extra == "build"',
+    'numpy>=2.1; extra == "onnx"',
+]
+
+
+def doctor(**installed: str):
+    return diagnose(REQUIREMENTS, installed.get)
+
+
+def test_doctor_finds_everything_fine():
+    found = doctor(pydantic="2.14.0", torch="2.13.0+cpu", numpy="2.4.6")
+    assert found.ok
+    assert found.command is None
+    assert [part.state for part in found.parts] == [State.FINE] * 3
+    assert found.uses == ("base", "build", "onnx")
+
+
+def test_doctor_tells_missing_from_unsupported():
+    found = doctor(pydantic="2.14.0", numpy="2.0.5")
+    states = {part.package: part.state for part in found.parts}
+    assert states == {"pydantic": State.FINE, "torch": State.MISSING, "numpy": State.UNSUPPORTED}
+    assert {use: found.can(use) for use in found.uses} == {"base": True, "build": False, "onnx": False}
+    assert not found.ok
+    assert found.command == install_command()
+
+
+def test_a_base_without_extras_is_fine_and_says_what_is_missing_for_a_build():
+    found = doctor(pydantic="2.14.0")
+    assert found.ok
+    assert found.command is not None
+    assert "'leapp-build[build]'" in found.command
+
+
+def test_a_broken_base_is_not_fine():
+    assert not doctor(pydantic="1.9").ok
+    assert not doctor().ok
+
+
+def test_doctor_reads_our_own_metadata(capsys):
+    assert cli.main(["doctor", "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    packages = {part["package"]: part for part in record["parts"]}
+    assert packages["torch"]["supported"] == ">=2.6"
+    assert packages["torch"]["needed_for"] == ["build"]
+    assert "base" in packages["pyyaml"]["needed_for"]
+    assert record["can"]["base"] is True
