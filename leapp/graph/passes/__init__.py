@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Final
 from leapp.graph.passes.contiguous_constants import contiguous_constants
 from leapp.graph.passes.copy_written import copy_written
 from leapp.graph.passes.device_free import device_free
+from leapp.graph.passes.fresh_outputs import fresh_outputs
 
 if TYPE_CHECKING:
     from leapp.graph._base import Pass
 
-EXPORT_PASSES: Final[tuple[Pass, ...]] = (device_free, contiguous_constants, copy_written)
+EXPORT_PASSES: Final[tuple[Pass, ...]] = (device_free, contiguous_constants, copy_written, fresh_outputs)
