@@ -77,6 +77,8 @@ class _Dumper(yaml.SafeDumper):
 
 def _text(dumper: _Dumper, value: str) -> yaml.Node:
     style = "'" if _AMBIGUOUS.fullmatch(value) else None
+    if len(value.splitlines()) > 1 or value[-1:].isspace():
+        style = '"'  # the only style that escapes line breaks; the others fold some of them into spaces
     return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
 
 
