@@ -8,7 +8,10 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def best_seconds(run: Callable[[], object], repeats: int = 5) -> float:

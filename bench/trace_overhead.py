@@ -42,6 +42,7 @@ class Bare(torch.Tensor):
 
 
 def chain(value: torch.Tensor, length: int) -> torch.Tensor:
+    """``length`` ops in a row."""
     for _ in range(length // 4):
         value = value * SCALE
         value = torch.clamp(value, -3.0, 3.0)
@@ -51,6 +52,7 @@ def chain(value: torch.Tensor, length: int) -> torch.Tensor:
 
 
 def floor(length: int) -> float:
+    """Seconds per op of the bare subclass."""
     Bare.graph = fx.Graph()
     value: Any = torch.ones(8)
     value.__class__ = Bare
@@ -65,6 +67,7 @@ def floor(length: int) -> float:
 
 
 def ours(length: int) -> tuple[float, float]:
+    """Seconds per op of tracing alone, and of tracing and closing the node."""
     session = Session(SessionOptions("bench", Path("unused")))
     value = torch.ones(8)
     gc.collect()
@@ -79,6 +82,7 @@ def ours(length: int) -> tuple[float, float]:
 
 
 def main() -> int:
+    """Print each figure; 1 when one is above its limit."""
     torch.set_num_threads(1)
     fine = True
     per_op = {}
