@@ -23,8 +23,8 @@ from leapp.graph.check import check_graph, check_replays
 from leapp.graph.dump import graph_digest, graph_json, graph_text, op_counts
 from leapp.graph.passes import EXPORT_PASSES
 from leapp.pipeline.wiring import NodeWires, PortNames, final_names, renamed, wire
-from leapp.report.page import render
 from leapp.replay import ATOL, RTOL, FormatReport, NodeReport, replay
+from leapp.report.page import render
 from leapp.trace.constants import bytes_digest
 from leapp.trace.node import spec_of
 from leapp.trace.same import difference

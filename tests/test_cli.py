@@ -53,14 +53,16 @@ print(code, *sorted({name.partition(".")[0] for name in sys.modules}), file=sys.
     ids=lambda each: " ".join(each),
 )
 def test_light_commands_import_nothing_heavy_and_start_at_once(project, arguments):
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run([sys.executable, "-c", PROBE, *arguments], capture_output=True, text=True, check=True)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    spent_s = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+    spent_s = []
+    for _ in range(2):  # the first run may pay for a cold disk
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        done = subprocess.run([sys.executable, "-c", PROBE, *arguments], capture_output=True, text=True, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        spent_s.append(after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime)
     code, *modules = done.stderr.splitlines()[-1].split()
     assert code == ("2" if "nothing" in arguments else "0")
     assert not set(HEAVY) & set(modules)
-    assert spent_s < 0.6  # 0.3 s on a free machine
+    assert min(spent_s) < 0.3
 
 
 def test_python_m_leapp_is_the_command(project):

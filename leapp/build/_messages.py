@@ -102,6 +102,8 @@ class Compiled(_Message):
     status: str
     checks: tuple[Mapping[str, JSON], ...] = ()
     """One row per node, format and port: samples replayed, the largest difference and where."""
+    errors: tuple[str, ...] = ()
+    """What else made the bundle a failed one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,6 +116,8 @@ class _Traced:
 
     folder: Path
     checks: tuple[CheckRow, ...]
+    errors: tuple[str, ...]
+    """Why it is a failed one, beside the checks."""
     notes: tuple[str, ...]
     printed: bytes
 
@@ -302,7 +304,7 @@ def _trace(context: _Context, scratch: Path) -> _Traced:
         log = context.keep_log(printed)
         raise _Stopped(error, details=_details(outcome, printed), log=log, checks=checks)
     assert outcome.compiled is not None  # noqa: S101  # _error_of has looked
-    return _Traced(Path(outcome.compiled.bundle), checks, _notes(outcome), printed)
+    return _Traced(Path(outcome.compiled.bundle), checks, tuple(outcome.compiled.errors), _notes(outcome), printed)
 
 
 def _environment(plan: PipelinePlan, home: Path, temporary: Path) -> dict[str, str]:
@@ -382,9 +384,10 @@ def _check(context: _Context, traced: _Traced) -> PipelineResult:
     bundle = read.load(traced.folder)
     if bundle.status != "ok":
         failing = [row for row in traced.checks if not row.ok]
-        detail = "\n".join(f"{row.node} ({row.format}): {row.port or 'not run'}: {row.note}" for row in failing)
+        detail = [f"{row.node} ({row.format}): {row.port or 'not run'}: {row.note}" for row in failing]
+        count = len({row.node for row in failing}) or 1
         raise _Stopped(
-            ValidationError(count=len({row.node for row in failing}) or 1, detail=detail, reports={}),
+            ValidationError(count=count, detail="\n".join([*traced.errors, *detail]), reports={}),
             log=context.keep_log(traced.printed),
             checks=traced.checks,
         )

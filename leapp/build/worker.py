@@ -128,7 +128,8 @@ def policy(request: SessionRequest, folder: Path) -> BuildPolicy:
     def on_compiled(result: CompileResult) -> None:
         rows = check_rows(result.reports.values())
         checks = tuple(row.as_json() for row in rows)
-        Compiled(str(result.bundle), result.digest, result.status, checks).write(folder / COMPILED_FILE)
+        errors = tuple(str(error) for error in result.errors)
+        Compiled(str(result.bundle), result.digest, result.status, checks, errors).write(folder / COMPILED_FILE)
 
     return BuildPolicy(
         name=manifest.pipeline.name,

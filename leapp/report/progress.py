@@ -91,7 +91,7 @@ def show_result(result: PipelineResult, printer: Printer) -> None:
             printer.line()
             _indented(result.details, printer, "soft")
         for row in result.checks:
-            if not row.ok:
+            if not row.ok and row.note not in str(result.error):
                 _indented(f"{row.node} ({row.format}) {row.port}: {row.note}", printer, "warn")
         if result.log is not None and str(result.log) not in str(result.error):
             _indented(f"What the session printed is in {result.log}.", printer, "")
