@@ -17,6 +17,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from leapp._canonical import readable_json
 from leapp._version import __version__
 from leapp.build._messages import EndingKind
 from leapp.build.isolate import GRACE_S, HowEnded, run_session, session_environment
@@ -224,6 +225,7 @@ def _stages(context: _Context) -> PipelineResult:
         context.on_stage(plan, Stage.CHECKING)
         result = _check(context, traced)
         context.on_stage(plan, Stage.PUBLISHING)
+        _add_evidence(context, traced)
         return _publish(context, traced, result)
 
 
@@ -400,6 +402,26 @@ def _check(context: _Context, traced: _Traced) -> PipelineResult:
         checks=traced.checks,
         notes=traced.notes,
     )
+
+
+def _add_evidence(context: _Context, traced: _Traced) -> None:
+    """What only the build knows: how the session was set up, and what it printed. The digest stays what it is."""
+    session = context.plan.manifest.session
+    record: dict[str, JSON] = {
+        "schema": 1,
+        "manifest": context.plan.manifest.path.relative_to(context.plan.manifest.root).as_posix(),
+        "entry": context.plan.manifest.pipeline.entry.text,
+        "seed": session.seed,
+        "threads": session.threads,
+        "network": session.network,
+        "variables": dict(context.plan.variables),
+        "notes": list(traced.notes),
+    }
+    evidence = traced.folder / "evidence"
+    (evidence / "session.json").write_bytes(readable_json(record))
+    if traced.printed:
+        (evidence / "session.log").write_bytes(traced.printed)
+    write.index_evidence(traced.folder, context.plan.name)
 
 
 def _publish(context: _Context, traced: _Traced, result: PipelineResult) -> PipelineResult:
