@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import linecache
 import os
 import warnings
@@ -17,11 +18,12 @@ from leapp.errors import (
     TraceEscapeWarning,
     UntracedOpWarning,
 )
-from leapp.trace.source import caller, innermost, source_line
+from leapp.trace.source import caller, innermost_frame, source_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
+    from types import CodeType, FrameType
 
     from leapp.trace.source import Place
 
@@ -77,7 +79,7 @@ class EscapePolicy:
         if op in BRANCHES:
             if self._allowed("branches", line.function):
                 self._note("branch-allowed", node, op, place)
-            elif is_guard(innermost()):
+            elif is_guard(innermost_frame()):
                 self._note("guard", node, op, place)
             else:
                 raise DataDependentBranchError(
@@ -130,24 +132,32 @@ class EscapePolicy:
             self.notes.append(note)
 
 
-def is_guard(place: Place) -> bool:
-    """Whether the truth value asked for at ``place`` only decides if something is raised.
+def is_guard(frame: FrameType) -> bool:
+    """Whether the truth value that ``frame`` is asking for only decides if something is raised.
 
-    ``assert`` is one, and an ``if`` of which one side does nothing but raise while the other side is what goes on.
+    ``assert`` is one, and an ``if`` without ``else`` whose body does nothing but raise. The running instruction's own
+    position finds the statement: libraries that find the running expression know calls and operators, not jumps.
     """
-    tree = _parsed(place.code.co_filename)
-    if tree is None:
-        return False
-    found: ast.stmt | ast.expr | None = None
-    for node in ast.walk(tree):
-        test = getattr(node, "test", None)
-        if isinstance(node, (ast.If, ast.While, ast.Assert, ast.IfExp)) and isinstance(test, ast.expr):
-            end = test.end_lineno or test.lineno
-            if test.lineno <= place.line <= end:
-                found = node
-    if isinstance(found, ast.Assert):
-        return True
-    return isinstance(found, ast.If) and not found.orelse and _only_raises(found.body)
+    found = _deciding(frame.f_code, frame.f_lasti)
+    return isinstance(found, ast.Assert) or (
+        isinstance(found, ast.If) and not found.orelse and _only_raises(found.body)
+    )
+
+
+def _deciding(code: CodeType, instruction: int) -> ast.AST | None:
+    """The statement or expression whose test is being decided; None when it cannot be told."""
+    parsed = _parsed(code.co_filename)
+    position = next(itertools.islice(code.co_positions(), instruction // 2, None), None)
+    if parsed is None or position is None:
+        return None
+    node = parsed.get(position)
+    while node is not None and not isinstance(node, ast.If | ast.While | ast.Assert | ast.IfExp):
+        above = getattr(node, "parent", None)
+        if isinstance(above, ast.If | ast.While | ast.Assert | ast.IfExp) and above.test is not node:
+            return None
+        # What a walrus keeps may be used anywhere.
+        node = above if isinstance(above, ast.expr | ast.stmt) and not isinstance(above, ast.NamedExpr) else None
+    return node
 
 
 def _only_raises(body: list[ast.stmt]) -> bool:
@@ -158,12 +168,23 @@ def _only_raises(body: list[ast.stmt]) -> bool:
     )
 
 
+_Position = tuple[int | None, int | None, int | None, int | None]
+
+
 @lru_cache(maxsize=256)
-def _parsed(filename: str) -> ast.Module | None:
+def _parsed(filename: str) -> dict[_Position, ast.AST] | None:
+    """Every node of a source file by its position, the outermost of equal ones; each knows its ``parent``."""
     source = "".join(linecache.getlines(filename))
     if not source:
         return None
     try:
-        return ast.parse(source)
+        tree = ast.parse(source)
     except SyntaxError:
         return None
+    nodes: dict[_Position, ast.AST] = {}
+    for node in ast.walk(tree):
+        for child in ast.iter_child_nodes(node):
+            child.parent = node  # type: ignore[attr-defined]
+        if isinstance(node, ast.stmt | ast.expr):
+            nodes.setdefault((node.lineno, node.end_lineno, node.col_offset, node.end_col_offset), node)
+    return nodes

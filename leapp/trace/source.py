@@ -58,17 +58,12 @@ def caller(depth: int = 1) -> Place:
     return Place(last.f_code, last.f_lineno, last.f_globals.get("__name__", ""))
 
 
-def innermost(depth: int = 1) -> Place:
+def innermost_frame() -> FrameType:
     """The innermost frame that is not ours: torch's own checks are guards too."""
-    frame: FrameType | None = sys._getframe(depth)
-    last = frame
-    while frame is not None:
-        last = frame
-        if not frame.f_code.co_filename.startswith(_OWN_FOLDER):
-            break
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_OWN_FOLDER):
         frame = frame.f_back
-    assert last is not None  # noqa: S101 - a running function has a frame
-    return Place(last.f_code, last.f_lineno, last.f_globals.get("__name__", ""))
+    return frame
 
 
 @lru_cache(maxsize=65536)

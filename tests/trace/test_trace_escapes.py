@@ -1,5 +1,8 @@
 """What leaves the trace is named, with file and line."""
 
+import contextlib
+import sys
+import textwrap
 import warnings
 
 import pytest
@@ -7,7 +10,6 @@ import torch
 
 from leapp import errors
 from leapp.trace.escapes import is_guard
-from leapp.trace.source import Place
 
 
 def line_of(function, offset):
@@ -174,12 +176,61 @@ def test_user_gets_the_same_random_numbers(record):
     assert all(torch.equal(x, y) for x, y in zip(drawn, expected, strict=True))
 
 
-def test_guard_reads_the_source(tmp_path):
-    source = tmp_path / "code.py"
-    source.write_text(
-        "def f(x):\n    if x > 0:\n        raise ValueError\n    while x:\n        pass\n    assert x, 'no'\n"
-        "    if x:\n        raise KeyError\n    else:\n        y = 1\n    return 1 if x else 2\n"
-    )
-    code = compile(source.read_text(), str(source), "exec")
-    assert [line for line in range(1, 12) if is_guard(Place(code, line, "code"))] == [2, 6]
-    assert not is_guard(Place(compile("1", str(tmp_path / "gone.py"), "exec"), 1, ""))
+GUARDS = [
+    "if x: raise ValueError",
+    "if not x:\n    message = f'{y}'\n    raise ValueError(message)",
+    "assert x, 'no'",
+    "assert y or (x and\n    x)",
+    "if (y or\n    x):\n    raise KeyError",
+    "if x and y:\n    raise KeyError",
+    "assert any([x, 1])",
+    "if bool(x): raise KeyError",
+]
+NO_GUARDS = [
+    "if (z := bool(x)): raise KeyError",
+    "while x:\n    break",
+    "if x:\n    y = 1",
+    "if x:\n    raise KeyError\nelse:\n    y = 1",
+    "if x:\n    print(y)\n    y = 2",
+    "z = 1 if x else 2",
+    "w = x and 3",
+    "z = not x",
+    "bool(x)",
+    "if y == 1: raise KeyError\nbool(x)",
+    "v = [i for i in range(1) if x]",
+    "if y:\n    z = 1 if x else 2\nelse:\n    raise KeyError",
+]
+
+
+class Asks:
+    def __init__(self, value):
+        self.value = value
+        self.answers = []
+
+    def __bool__(self):
+        self.answers.append(is_guard(sys._getframe(1)))
+        return self.value
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"), [(each, True) for each in GUARDS] + [(each, False) for each in NO_GUARDS]
+)
+@pytest.mark.parametrize("value", [True, False])
+def test_guards_are_told_by_the_running_instruction(tmp_path, source, expected, value):
+    path = tmp_path / "code.py"
+    path.write_text(f"def function(x, y):\n{textwrap.indent(source, '    ')}\n")
+    namespace = {}
+    exec(compile(path.read_text(), str(path), "exec"), namespace)
+    x = Asks(value)
+    with contextlib.suppress(ValueError, KeyError, AssertionError):
+        namespace["function"](x, 0 if "y or" in source else 2)
+    assert x.answers
+    assert set(x.answers) == {expected}
+
+
+def test_without_source_nothing_is_a_guard():
+    namespace = {}
+    exec(compile("def function(x):\n    assert x", "gone.py", "exec"), namespace)
+    x = Asks(True)
+    namespace["function"](x)
+    assert x.answers == [False]
