@@ -7,12 +7,14 @@ where neither torch nor NumPy is installed.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import json
 import os
 import signal
 import sys
 import tempfile
+import threading
 import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -21,7 +23,7 @@ from leapp._version import __version__
 from leapp.errors import LeappError, ManifestError, MissingDependencyError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from leapp._spec import JSON
 
@@ -48,10 +50,11 @@ exit codes:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     arguments = _parser().parse_args(argv)
-    signal.signal(signal.SIGTERM, _interrupt)  # sessions are ended and scratch folders removed, as on Ctrl-C
     try:
-        command: Callable[[argparse.Namespace], int] = arguments.run
-        return _answer(command, arguments)
+        # Also then sessions are ended and scratch folders removed.
+        with _sigterm_is_ctrl_c():
+            command: Callable[[argparse.Namespace], int] = arguments.run
+            return _answer(command, arguments)
     except KeyboardInterrupt:
         _say("Interrupted.")
         return EXIT_INTERRUPTED
@@ -101,8 +104,20 @@ def _fault(error: Exception, arguments: argparse.Namespace) -> int:
     return EXIT_FAULT
 
 
-def _interrupt(_number: int, _frame: object) -> None:
-    raise KeyboardInterrupt
+@contextlib.contextmanager
+def _sigterm_is_ctrl_c() -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():  # only there may a handler be set
+        yield
+        return
+
+    def interrupt(_number: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 # --- arguments -----------------------------------------------------------------------------------------------------

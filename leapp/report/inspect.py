@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leapp.report.page import value_text
-from leapp.report.text import Cell, size_text
+from leapp.report.text import Cell, counted, size_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -42,10 +42,8 @@ def show(page: Page, printer: Printer) -> None:
 
 def _show_node(node: PageNode, printer: Printer) -> None:
     printer.line()
-    printer.line(
-        Cell(f"node {node.spec.name}", "title"),
-        Cell(f"  {sum(node.op_counts.values())} operations, {len(node.constants)} constants", "soft"),
-    )
+    made_of = f"{counted(sum(node.op_counts.values()), 'operation')}, {counted(len(node.constants), 'constant')}"
+    printer.line(Cell(f"node {node.spec.name}", "title"), Cell(f"  {made_of}", "soft"))
     rows = [("in", *_port(port)) for port in node.spec.inputs] + [("out", *_port(port)) for port in node.spec.outputs]
     printer.table(("", "Port", "Type", "Shape", "Semantics"), rows)
     files = [(each.format, each.path, size_text(each.size), each.sha256) for each in node.artifacts]

@@ -12,7 +12,7 @@ from leapp.bundle.contract import parse_contract
 from leapp.bundle.read import parse_node_manifest
 from leapp.report._html import Content, Html, element, join, table
 from leapp.report.checks import CheckRow, difference_note, place_text
-from leapp.report.text import size_text
+from leapp.report.text import counted, size_text
 from leapp.report.wires import wiring_svg
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def _collect_node(folder: Path, name: str) -> PageNode:
     manifest = parse_node_manifest(path.read_bytes(), path)
     graph = _json_of(home / "graph.json") or {}
     sources = _json_of(folder / "evidence" / "sources" / f"{name}.json") or {}
-    digests = {"Graph": manifest.graph_sha256, "Weights": manifest.weights_sha256}
+    digests = {"Graph": manifest.graph_sha256, "Weights": manifest.weights_sha256 if manifest.constants else None}
     return PageNode(
         NodeSpec(name, tuple(port.port() for port in manifest.inputs), tuple(port.port() for port in manifest.outputs)),
         artifacts=manifest.artifacts,
@@ -226,9 +226,14 @@ def _wiring(page: Page) -> Html:
         for source in sorted(flow)
         for target in flow[source]
     ]
-    rows += [("", _code(f"{node}/{port}"), "outer input") for node in sorted(page.inputs) for port in page.inputs[node]]
+    outside = _soft("outside")
     rows += [
-        (_code(f"{node}/{port}"), "", "outer output") for node in sorted(page.outputs) for port in page.outputs[node]
+        (outside, _code(f"{node}/{port}"), "outer input") for node in sorted(page.inputs) for port in page.inputs[node]
+    ]
+    rows += [
+        (_code(f"{node}/{port}"), outside, "outer output")
+        for node in sorted(page.outputs)
+        for port in page.outputs[node]
     ]
     key = element(
         "div",
@@ -242,7 +247,7 @@ def _wiring(page: Page) -> Html:
         element("h2", "Wiring"),
         element("div", picture, class_="scroll", tabindex="0"),
         key,
-        element("details", element("summary", f"All {len(rows)} wires and outer ports"), wires),
+        element("details", element("summary", f"Wires and outer ports: {len(rows)}"), wires),
         class_="card",
     )
 
@@ -259,7 +264,7 @@ def _node(node: PageNode, page: Page, at: int) -> Html:
     parts: list[Content] = [
         element("h2", name, " ", state),
         element("h3", "Ports"),
-        table(("", "Name", "Type", "Shape", "Semantics"), _ports(node.spec)),
+        table(("Direction", "Name", "Type", "Shape", "Semantics"), _ports(node.spec)),
     ]
     parts += [element("h3", "Model files"), _artifacts(node)]
     if checks:
@@ -269,14 +274,15 @@ def _node(node: PageNode, page: Page, at: int) -> Html:
         chips = (
             element("span", target, element("b", Html("&times;"), count), class_="chip") for target, count in ordered
         )
-        parts += [element("h3", f"{sum(node.op_counts.values())} operations"), element("div", *chips, class_="chips")]
+        heading = counted(sum(node.op_counts.values()), "operation")
+        parts += [element("h3", heading), element("div", *chips, class_="chips")]
     if node.digests:
         rows = [piece for key, value in node.digests.items() for piece in (element("dt", key), _digest_line(value))]
         parts += [element("h3", "Digests"), element("dl", *rows)]
     if node.ops:
-        parts.append(_folded(f"Graph: {len(node.ops)} steps and their source lines", _ops(node)))
+        parts.append(_folded(f"Graph: {counted(len(node.ops), 'step')} with source lines", _ops(node)))
     if node.constants:
-        parts.append(_folded(f"Constants: {len(node.constants)}", _constants(node)))
+        parts.append(_folded(counted(len(node.constants), "constant").capitalize(), _constants(node)))
     return element("section", *parts, class_="card", id=f"node-{at}")
 
 

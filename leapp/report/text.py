@@ -114,6 +114,11 @@ def size_text(size_bytes: int) -> str:
     return f"{size:.1f} GB"
 
 
+def counted(number: int, noun: str) -> str:
+    """``1 node``, ``2 nodes``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def _rich_text(cell: str) -> Any:
     from rich.text import Text
 
