@@ -13,6 +13,7 @@ from leapp.errors import (
     ExportError,
     LeappError,
     NothingAnnotatedError,
+    OnlyNodeError,
     RecordingsDifferError,
     UnknownNodeError,
     ValidationError,
@@ -134,7 +135,7 @@ def _check_nodes(session: Session, options: CompileOptions) -> None:
     for node in sorted(options.configured_nodes - set(names)):
         raise UnknownNodeError(manifest=options.manifest, node=node, known=", ".join(names))
     if options.only is not None and options.only not in names:
-        raise UnknownNodeError(manifest=options.manifest, node=options.only, known=", ".join(names))
+        raise OnlyNodeError(manifest=options.manifest, node=options.only, known=", ".join(names))
 
 
 def _prepared(session: Session, options: CompileOptions) -> tuple[list[_Node], PipelineSpec]:

@@ -503,6 +503,14 @@ class UnknownNodeError(BuildError, ValueError):
     remedy = "Nodes that were recorded: {known}."
 
 
+class OnlyNodeError(BuildError, ValueError):
+    """``--only`` names a node that was not recorded."""
+
+    exit_code = 2
+    what = "{manifest}: --only {node!r} is not a node of this pipeline."
+    remedy = "Nodes that were recorded: {known}."
+
+
 class EntryMissingError(BuildError, ValueError):
     """The entry's callable does not exist."""
 
