@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import threading
 import time
 from pathlib import Path
@@ -205,14 +204,6 @@ def test_connections_are_refused_unless_allowed(project, allowed, error):
     ending = project.session("net").ending
     assert (ending.kind, ending.error_class, ending.exit_code) == (EndingKind.REFUSED, error, 1)
     assert ("192.0.2.1:9" in str(ending.error())) is (allowed == "false")
-
-
-def test_an_interpreter_that_cannot_start(project):
-    project.source("entry.py", "", head="")
-    project.manifest("plain", "entry.py")
-    plan = project.plan("plain")
-    assert plan.python == sys.executable
-    assert plan.own_interpreter
 
 
 def alive(pid: int) -> bool:

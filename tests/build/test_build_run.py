@@ -286,7 +286,9 @@ def test_only_writes_one_node_in_a_scratch_folder_and_publishes_nothing(here, ca
     assert not (here.root / "dist" / "good").exists()
 
     assert cli.main(["build", "manifests/good.toml", "--only", "ghost", "--json"]) == 2
-    assert "estimator, policy" in json.loads(capsys.readouterr().out)["error"]["message"]
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert error["class"] == "OnlyNodeError"
+    assert "estimator, policy" in error["message"]
 
 
 def test_foreign_folders_are_left_alone(here, capsys):
