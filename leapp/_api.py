@@ -270,6 +270,7 @@ def _build_options(policy: BuildPolicy, options: Any) -> Any:
         options,
         formats_for=lambda node: policy.formats_for(node.name, node.export_with),
         onnx_for=policy.onnx_for,
+        tolerances_for=lambda node: policy.tolerances_for(node, options.rtol, options.atol),
         version=policy.version,
         configs=configs,
         metadata=policy.metadata,

@@ -54,12 +54,19 @@ class CompileOptions:
     validate: bool = True
     rtol: float = RTOL
     atol: float = ATOL
+    tolerances_for: Callable[[str], tuple[float, float]] | None = None
+    """By node; None: ``rtol`` and ``atol`` for all."""
     strict: bool = True
     configs: Mapping[str, JSON] = field(default_factory=dict)
     metadata: Mapping[str, JSON] = field(default_factory=dict)
     configured_nodes: frozenset[str] = frozenset()
     manifest: str = ""
     only: str | None = None
+
+    def tolerances(self, node: str) -> schema.Tolerances:
+        """What the replayed outputs of a node may differ by."""
+        chosen = self.tolerances_for(node) if self.tolerances_for is not None else (self.rtol, self.atol)
+        return schema.Tolerances(*chosen)
 
 
 @dataclass(frozen=True)
@@ -242,7 +249,7 @@ def _node_manifest(
         artifacts=tuple(_artifact(info, staging) for info in artifacts),
         ops=op_counts(node.recording),
         constants=constants,
-        tolerances=schema.Tolerances(options.rtol, options.atol),
+        tolerances=options.tolerances(node.spec.name),
         graph_sha256=graph_digest(node.recording),
         weights_sha256=sha256(canonical_json([schema.to_json(each) for each in constants])),
     )
@@ -308,7 +315,8 @@ def _write_artifact(
     except ExportError as error:
         return None, FormatReport(each.value, error=str(error)), error
     try:
-        ports = replay(run, graph.spec, cached, rtol=options.rtol, atol=options.atol)
+        limits = options.tolerances(graph.spec.name)
+        ports = replay(run, graph.spec, cached, rtol=limits.rtol, atol=limits.atol)
     except Exception as error:  # noqa: BLE001 - a runtime may raise anything; it is a result of the check
         return info, FormatReport(each.value, error=f"the artifact does not run: {error}"), None
     return info, FormatReport(each.value, ports), None

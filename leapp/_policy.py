@@ -19,6 +19,10 @@ def _ignore(result: CompileResult) -> None:
     del result
 
 
+def _as_given(_node: str, rtol: float, atol: float) -> tuple[float, float]:
+    return rtol, atol
+
+
 @dataclass(frozen=True)
 class BuildPolicy:
     """The manifest's word over an entry's own calls (design: name, version, rate and formats win)."""
@@ -35,6 +39,8 @@ class BuildPolicy:
     """Formats of a node, given what the script said (``UNSET`` when nothing); None: no artifact."""
     onnx_for: Callable[[str], tuple[int, int]]
     """ONNX opset and IR version of a node."""
+    tolerances_for: Callable[[str, float, float], tuple[float, float]] = _as_given
+    """``rtol`` and ``atol`` of a node, given those of ``compile_graph``."""
     configured_nodes: frozenset[str] = frozenset()
     """Nodes that the manifest has a table for; one that the entry never opens is an error."""
     frequency_hz: float | None = None

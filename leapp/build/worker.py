@@ -125,6 +125,9 @@ def policy(request: SessionRequest, folder: Path) -> BuildPolicy:
         options = manifest.onnx_for(node)
         return options.opset, options.ir_version
 
+    def tolerances_for(node: str, rtol: float, atol: float) -> tuple[float, float]:
+        return manifest.tolerances_for(node, rtol=rtol, atol=atol)
+
     def on_compiled(result: CompileResult) -> None:
         rows = check_rows(result.reports.values())
         checks = tuple(row.as_json() for row in rows)
@@ -139,6 +142,7 @@ def policy(request: SessionRequest, folder: Path) -> BuildPolicy:
         root=manifest.root,
         formats_for=manifest.formats_for,
         onnx_for=onnx_for,
+        tolerances_for=tolerances_for,
         configured_nodes=frozenset(manifest.nodes),
         frequency_hz=manifest.pipeline.frequency_hz,
         trace=manifest.pipeline.trace,

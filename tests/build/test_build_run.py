@@ -17,6 +17,7 @@ from leapp import cli
 from leapp.build.plan import make_plan
 from leapp.build.run import LOG_FOLDER, build
 from leapp.bundle import read
+from leapp.bundle.schema import Tolerances
 from leapp.errors import EntryFailedError, NothingAnnotatedError, SecondSessionError, UnknownNodeError, ValidationError
 from leapp.manifest.load import load
 
@@ -115,7 +116,12 @@ def built(tmp_path_factory):
     for name in NAMES:
         project.manifest(name, f"src/entry.py:{name}")
     project.manifest("unknown_node", "src/entry.py:only_annotates", "[nodes.ghost]\nformats = ['pt2']\n")
-    project.manifest("script", "src/script.py", pipeline='argv = ["--factor", "3"]\nfrequency_hz = 50\n')
+    project.manifest(
+        "script",
+        "src/script.py",
+        "rtol = 0.5\n[nodes.scale]\natol = 0.25\n",
+        pipeline='argv = ["--factor", "3"]\nfrequency_hz = 50\n',
+    )
     project.source("src/script.py", 'if __name__ == "__main__":\n    record(factor=float(sys.argv[2]))\n')
     manifests = load(list(project.manifests.values()))
     plan = make_plan(manifests, out=root / "dist", environment=os.environ)
@@ -170,11 +176,13 @@ def test_an_entry_that_only_annotates_gets_its_session(built):
     assert results["only_annotates"].notes == ()
 
 
-def test_a_script_gets_its_argv_and_the_manifests_rate(built):
+def test_a_script_gets_its_argv_and_the_manifests_word_counts(built):
     _, results = built
     assert results["script"].error is None, results["script"].details
     bundle = read.load(results["script"].bundle)
     assert bundle.contract["pipeline"]["configs"] == {"frequency": 50}
+    assert bundle.nodes["scale"].tolerances == Tolerances(rtol=0.5, atol=0.25)
+    assert "3.0" in (bundle.folder / "nodes/scale/graph.txt").read_text()
 
 
 @pytest.mark.parametrize(
