@@ -22,21 +22,22 @@ TAG: Final = "recorded as "
 """Prefix of ``meta["stack_trace"]`` of exported nodes; the rest names the recorded node. Never written to a file."""
 
 _TAKEN: Final = ("", "self", "torch", "float", "complex")
+_OF_MODULES: Final = frozenset(dir(fx.GraphModule({}, fx.Graph())))
 _LONGEST_REASON: Final = 300
 
 
 class RecordingModule(torch.nn.Module):
-    """Replays a recording node by node; constants are buffers under their own names, held by reference.
+    """Replays a recording node by node; constants are buffers under their own names where
+    possible, held by reference.
 
     Replayed, not run as generated code: an exporter asks for the source line of every call, and finding one in a
-    function of 20,000 lines takes time in proportion to its length. ``current`` is the node being replayed, so an
-    exporter that fails has its culprit by name.
+    function of 20,000 lines takes time in proportion to its length. When an exporter fails, ``current`` is the culprit.
     """
 
     def __init__(self, recording: NodeGraph) -> None:
         super().__init__()
-        self.current: fx.Node | None = None
         self._interpreter = _Interpreter(self, recording)
+        self._places = _places(list(recording.constants))
         for target, tensor in recording.constants.items():
             owner, leaf = self._owner(target, create=True)
             value = tensor.detach()
@@ -54,6 +55,16 @@ class RecordingModule(torch.nn.Module):
         self.forward = forward
         self.eval()
 
+    @property
+    def current(self) -> fx.Node | None:
+        """The node being replayed, or the last one."""
+        return self._interpreter.current
+
+    @current.setter
+    def current(self, node: fx.Node) -> None:
+        # Not an attribute of the module: torch.export puts those back when it ends.
+        self._interpreter.current = node
+
     def constant(self, target: str) -> torch.Tensor:
         """The buffer that stands for a ``get_attr`` target now; exporters swap them while they trace."""
         owner, leaf = self._owner(target)
@@ -65,7 +76,7 @@ class RecordingModule(torch.nn.Module):
     def _owner(self, target: str, *, create: bool = False) -> tuple[torch.nn.Module, str]:
         # Straight to the dictionaries: a submodule called "type" or "forward" is legal in the user's module.
         owner: torch.nn.Module = self
-        *path, leaf = target.split(".")
+        *path, leaf = self._places[target].split(".")
         for part in path:
             child = owner._modules.get(part)
             if child is None:
@@ -81,7 +92,7 @@ class _Interpreter(fx.Interpreter):
 
     def __init__(self, module: RecordingModule, recording: NodeGraph) -> None:
         super().__init__(module, graph=recording.graph)
-        # Not through nn.Module.__setattr__, and no cycle through the module's own registries.
+        self.current: fx.Node | None = None
         self._owner = module
         self._last: fx.Node | None = None
 
@@ -93,7 +104,7 @@ class _Interpreter(fx.Interpreter):
         return self.run(*inputs, enable_io_processing=False)
 
     def run_node(self, n: fx.Node) -> Any:
-        self._owner.current = n
+        self.current = n
         value = super().run_node(n)
         if self._exported is not None:
             self._tag(n, self._exported)
@@ -111,6 +122,18 @@ class _Interpreter(fx.Interpreter):
                 break
             node.meta["stack_trace"] = f"{TAG}{recorded.name}"
         self._last = newest
+
+
+def _places(targets: list[str]) -> dict[str, str]:
+    """Where each constant lies: under its own name, unless the modules that torch makes have such an attribute."""
+    heads = {target.partition(".")[0] for target in targets}
+    places = {}
+    for target in targets:
+        head, dot, rest = target.partition(".")
+        if head in _OF_MODULES:
+            head = next(name for count in range(1, len(heads) + 2) if (name := head + "_" * count) not in heads)
+        places[target] = f"{head}{dot}{rest}"
+    return places
 
 
 def argument_names(recording: NodeGraph) -> list[str]:

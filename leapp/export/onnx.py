@@ -234,9 +234,13 @@ def _write_legacy(
     import torch
 
     from leapp.export._recording import RecordingModule, culprit_by_op, unsupported
+    from leapp.export.pt2 import functional
     from leapp.export.torchscript import torchscript_switched_on
+    from leapp.graph.passes.copy_written import writes
 
-    module = RecordingModule(recording)
+    # This exporter loses a write through a view, silently.
+    written = any(writes(node) for node in recording.graph.nodes)
+    module = RecordingModule(functional(recording, example, format) if written else recording)
     # Beside the target: weights beyond the limit of a message come as files of their own, on the same file system.
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         raw = Path(folder) / "model.onnx"
@@ -256,7 +260,22 @@ def _write_legacy(
             raise
         except Exception as error:  # the exporter may raise anything for an op that it does not know
             raise unsupported(recording, format, culprit_by_op(recording, str(error)), error) from error
-        return _save(recording, onnx_ir.load(raw), path, data, format, options)
+        model = onnx_ir.load(raw)
+        _restore_inputs(recording.spec, model.graph)
+        return _save(recording, model, path, data, format, options)
+
+
+def _restore_inputs(spec: NodeSpec, graph: Any) -> None:
+    """Declare all inputs ``in_0``, ``in_1``, ... in order; the legacy exporter drops those that nothing uses."""
+    import onnx_ir
+
+    present = {value.name: value for value in graph.inputs}
+    inputs = []
+    for index, port in enumerate(spec.inputs):
+        element = onnx_ir.TensorType(onnx_ir.DataType(_dtypes.BY_NAME[port.spec.dtype].onnx_element))
+        unused = onnx_ir.Value(name=f"in_{index}", type=element, shape=onnx_ir.Shape(port.spec.shape))
+        inputs.append(present.get(f"in_{index}", unused))
+    graph.inputs[:] = inputs
 
 
 def _optimise(model: Any) -> None:

@@ -9,11 +9,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
+from torch import fx
+from torch._decomp import get_decompositions
 
 from leapp._spec import ExportFormat
 from leapp.errors import ArtifactLoadError
 from leapp.export._backend import ArtifactInfo, removed_on_error, undisturbed
 from leapp.export._recording import RecordingModule, by_port, in_order, reason, unsupported
+from leapp.graph._base import NodeGraph
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -21,7 +24,12 @@ if TYPE_CHECKING:
 
     from leapp._spec import NodeSpec
     from leapp.export._backend import ExportOptions, Runnable
-    from leapp.graph._base import NodeGraph
+
+_WRITES: Final = [
+    getattr(torch.ops.aten, name)
+    for name in ("select_scatter", "slice_scatter", "diagonal_scatter", "as_strided_scatter", "fill")
+]
+"""What functionalisation turns assignments into; older exporters know only what these are made of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +73,32 @@ def _forget(recording: weakref.ref[NodeGraph]) -> None:
     global _kept  # noqa: PLW0603 - see exported_program
     if _kept is not None and _kept.recording is recording:
         _kept = None
+
+
+def functional(recording: NodeGraph, example: tuple[torch.Tensor, ...], format: ExportFormat) -> NodeGraph:
+    """The same computation in ATen calls that write nothing, under the same constants.
+
+    Raises: UnsupportedOpError, in the name of ``format``.
+    """
+    program = exported_program(recording, example, format).run_decompositions(get_decompositions(_WRITES))
+    lifted = {**program.state_dict, **program.constants}
+    targets = {each.arg.name: each.target for each in program.graph_signature.input_specs if each.target is not None}
+    graph = fx.Graph()
+    copies: dict[fx.Node, fx.Node] = {}
+    constants: dict[str, torch.Tensor] = {}
+    for node in program.graph.nodes:
+        target = targets.get(node.name)
+        if node.op == "placeholder" and target is not None:
+            constants[target] = lifted[target]
+            copies[node] = graph.create_node("get_attr", target)
+        elif node.target is torch.ops.aten.copy.default:
+            source, result = copies[node.args[1]], node.meta["val"]
+            shaped = graph.call_method("expand", (source, tuple(result.shape)))
+            copies[node] = graph.call_method("to", (shaped, result.dtype))
+        else:
+            copies[node] = graph.node_copy(node, copies.__getitem__)
+            copies[node].meta = {}
+    return NodeGraph(recording.spec, graph, constants)
 
 
 class Pt2Backend:

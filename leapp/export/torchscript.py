@@ -50,6 +50,24 @@ overflows the C++ stack of whoever loads the file. A second use of one value in 
 _KEPT: Final = "    assert {value}.dim() >= 0\n"
 """A second use that no optimisation may drop, and that is always true."""
 
+_INFIX: Final = {
+    operator.add: "+",
+    operator.sub: "-",
+    operator.mul: "*",
+    operator.truediv: "/",
+    operator.matmul: "@",
+    operator.and_: "&",
+    operator.or_: "|",
+    operator.xor: "^",
+    operator.lt: "<",
+    operator.le: "<=",
+    operator.gt: ">",
+    operator.ge: ">=",
+    operator.eq: "==",
+    operator.ne: "!=",
+}
+"""Python functions that TorchScript knows as operators only."""
+
 _HELPERS: Final = (
     "def keep(value):\n" + _KEPT.format(value="value") + "    return value\n"
     "def fresh(value, like):\n    return value.to(like.device, value.dtype, False, True)\n"
@@ -231,6 +249,9 @@ def _statement(node: fx.Node, names: dict[fx.Node, str], functions: dict[Any, st
         return f"{names[node]} = {_literal(arguments[0], names)}[{_index(arguments[1], names)}]"
     if target is builtins.getattr:
         return f"{names[node]} = {_literal(arguments[0], names)}.{arguments[1]}"
+    if target in _INFIX:
+        left, right = (_literal(value, names) for value in arguments)
+        return f"{names[node]} = {left} {_INFIX[target]} {right}"
     if node.op == "call_method":
         called = f"{_literal(arguments.pop(0), names)}.{target}"
     elif node.op == "call_function":
