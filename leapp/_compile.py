@@ -79,6 +79,8 @@ class CompileResult:
     reports: Mapping[str, NodeReport]
     errors: Sequence[LeappError] = ()
     validated: bool = True
+    session: Session | None = None
+    """The session it was made from, for checks that compare it with another one."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +134,7 @@ def compile_session(session: Session, options: CompileOptions) -> CompileResult:
         (staging / "evidence" / "report.html").write_bytes(render(staging))
         write.index_evidence(staging, pipeline.name)
         write.publish(staging, folder)
-    return CompileResult(folder, digest, status, reports, tuple(errors), validated=options.validate)
+    return CompileResult(folder, digest, status, reports, tuple(errors), options.validate, session)
 
 
 def _check_nodes(session: Session, options: CompileOptions) -> None:
@@ -155,7 +157,7 @@ def _prepared(session: Session, options: CompileOptions) -> tuple[list[_Node], P
             chosen = None
         formats[trace.name] = chosen
         graph = trace.recordings[0].graph
-        assert graph is not None  # noqa: S101 - completed nodes have one
+        assert graph is not None
         exclusive = any(each.backend == "onnx" for each in chosen or ())
         wires.append(NodeWires(graph.spec, tuple(entry.wires for entry in trace.recordings), exclusive))
     pipeline = wire(session.options.name, wires, configs=options.configs)
@@ -170,13 +172,13 @@ def _prepared(session: Session, options: CompileOptions) -> tuple[list[_Node], P
 
 def _node(trace: NodeTrace, names: PortNames, formats: tuple[ExportFormat, ...] | None) -> _Node:
     graph = trace.recordings[0].graph
-    assert graph is not None  # noqa: S101 - completed nodes have one
+    assert graph is not None
     recording = replace(graph, spec=renamed(graph.spec, names))
     known = trace.recordings[0].constants.digests()
     digests = {name: known.get(name) or bytes_digest(tensor) for name, tensor in graph.constants.items()}
     cached = []
     for entry in trace.recordings:
-        assert entry.sample is not None  # noqa: S101 - closed entries have one
+        assert entry.sample is not None
         cached.append(
             (
                 {names.inputs[port]: value for port, value in entry.sample.inputs.items()},
@@ -189,9 +191,9 @@ def _node(trace: NodeTrace, names: PortNames, formats: tuple[ExportFormat, ...] 
 def _entries_agree(node: _Node) -> list[LeappError]:
     """Entries of one node must be one computation; a constant that moved between them was frozen from the data."""
     first = node.trace.recordings[0].graph
-    assert first is not None  # noqa: S101 - completed nodes have one
+    assert first is not None
     for index, entry in enumerate(node.trace.recordings[1:], start=2):
-        assert entry.graph is not None  # noqa: S101 - closed entries have one
+        assert entry.graph is not None
         found = difference(first, entry.graph)
         if found is not None:
             return [
@@ -390,16 +392,12 @@ def _report_json(report: NodeReport) -> JSON:
 def _notes(session: Session) -> dict[str, JSON]:
     return {
         "warnings": [{"class": type(warning).__name__, "text": str(warning)} for warning in session.warnings],
+        # A line that is passed many times is one note.
         "escapes": [
-            {
-                "kind": note.kind,
-                "node": note.node,
-                "op": note.op,
-                "file": note.file,
-                "line": note.line,
-                "function": note.function,
-            }
-            for note in session.escapes.notes
+            {"kind": kind, "node": node, "op": op, "file": file, "line": line, "function": function}
+            for kind, node, op, file, line, function in dict.fromkeys(
+                (note.kind, note.node, note.op, note.file, note.line, note.function) for note in session.escapes.notes
+            )
         ],
     }
 

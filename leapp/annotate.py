@@ -77,9 +77,10 @@ def output_tensors(
 def constant(value: T) -> T:
     """Say that a value made inside a node is meant to be fixed. Returns it as it is."""
     session = current()
-    if session is not None:
-        session.note_constant(value)
-    return value
+    if session is None:
+        return value
+    fixed: T = session.constant(value)
+    return fixed
 
 
 def mirror_leapp_tags(source: Any, target: T) -> T:

@@ -171,7 +171,7 @@ class Constants:
         """Digests of the large constants, after making sure that they did not move since their use."""
         result = {}
         for name, constant in self._references.items():
-            assert constant.digest is not None  # noqa: S101 - only those are kept
+            assert constant.digest is not None
             if bytes_digest(constant.live) != constant.digest:
                 raise ConstantChangedError(node=self._node_name, name=name)
             result[name] = constant.digest

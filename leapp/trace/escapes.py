@@ -21,7 +21,7 @@ from leapp.errors import (
 from leapp.trace.source import caller, innermost_frame, source_line
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
     from types import CodeType, FrameType
 
@@ -44,6 +44,12 @@ _SPELLING: Final = {
     "numpy": ".numpy()",
 }
 
+
+def spelled(op: str) -> str:
+    """An operation as users write it."""
+    return _SPELLING.get(op, op)
+
+
 ALLOW_KEYS: Final = ("branches", "escapes", "random", "untraced", "not-varied", "no-element-names")
 
 
@@ -57,6 +63,8 @@ class Note:
     file: str
     line: int
     function: str
+    at: int = 0
+    """How many operations the node had recorded by then."""
 
 
 @dataclass
@@ -70,7 +78,10 @@ class EscapePolicy:
     allow: Mapping[str, Sequence[str]] = field(default_factory=dict)
     strict: bool = field(default_factory=lambda: os.environ.get("LEAPP_STRICT", "") == "1")
     notes: list[Note] = field(default_factory=list)
+    progress: Callable[[], int] = lambda: 0
+    """How many operations the open node has recorded."""
     _said: set[tuple[str, str, int]] = field(default_factory=set)
+    _noted: set[Note] = field(default_factory=set)
 
     def read(self, op: str, node: str) -> None:
         """A traced value is about to be read as a Python value. Raises on a branch that is no guard."""
@@ -82,9 +93,7 @@ class EscapePolicy:
             elif is_guard(innermost_frame()):
                 self._note("guard", node, op, place)
             else:
-                raise DataDependentBranchError(
-                    node=node, where=str(line), op=_SPELLING.get(op, op), function=line.function
-                )
+                raise DataDependentBranchError(node=node, where=str(line), op=spelled(op), function=line.function)
             return
         if self._allowed("escapes", line.function):
             self._note("escape-allowed", node, op, place)
@@ -115,7 +124,7 @@ class EscapePolicy:
         line = source_line(place, self.root)
         said = (kind + op, line.file, line.line)
         self._note(kind, node, op, place)
-        message = warning(node=node, op=_SPELLING.get(op, op), where=str(line), function=line.function, **facts)
+        message = warning(node=node, op=spelled(op), where=str(line), function=line.function, **facts)
         if self.strict:
             raise message
         if said not in self._said:
@@ -127,8 +136,9 @@ class EscapePolicy:
 
     def _note(self, kind: str, node: str, op: str, place: Place) -> None:
         line = source_line(place, self.root)
-        note = Note(kind, node, op, line.file, line.line, line.function)
-        if note not in self.notes:
+        note = Note(kind, node, op, line.file, line.line, line.function, self.progress())
+        if note not in self._noted:
+            self._noted.add(note)
             self.notes.append(note)
 
 

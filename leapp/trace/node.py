@@ -56,9 +56,12 @@ class _Input:
 class Recording:
     """One entry of a node, from its first ``input_tensors`` to its ``output_tensors``."""
 
-    def __init__(self, session: Session, name: str, place: Place) -> None:
+    def __init__(self, session: Session, name: str, place: Place, entry: int) -> None:
         self.session = session
         self.name = name
+        self.entry = entry
+        self.pinned: list[Any] = []
+        """Values given to ``annotate.constant``, in order."""
         self.place = place
         self.open = True
         self.thread = session.thread()
@@ -147,6 +150,9 @@ class Recording:
         with no_hooks():
             address = tensor.untyped_storage()._cdata
         memory = self._input_memory(address)
+        variation = self.session.options.variation
+        if variation is not None and origin is None:
+            variation.vary_input(self.name, leaf.port, self.entry, tensor)
         node = self.recorder.placeholder(leaf.port, memory=memory, dtype=tensor.dtype, shape=tensor.shape)
         copy = _copy(tensor)
         self._inputs[leaf.port] = _Input(leaf.port, tensor, copy, memory, place)
@@ -187,7 +193,7 @@ class Recording:
 
     def warn_of_unused_inputs(self, nodes: Sequence[Leaf]) -> None:
         """Name inputs that feed nothing or are returned unchanged."""
-        assert self.graph is not None  # noqa: S101 - called after close
+        assert self.graph is not None
         returned = {id(leaf.tensor) for leaf in nodes}
         placeholders = [node for node in self.graph.graph.nodes if node.op == "placeholder"]
         unused = [
@@ -294,7 +300,7 @@ class NodeTrace:
     def check_interface(self) -> None:
         """Raise SampleMismatchError when the last entry has another interface than the first."""
         first, last = self.recordings[0].graph, self.recordings[-1].graph
-        assert first is not None and last is not None  # noqa: S101, PT018 - closed recordings have one
+        assert first is not None and last is not None  # noqa: PT018 - closed recordings have one
         for direction, before, after in (
             ("input", first.spec.inputs, last.spec.inputs),
             ("output", first.spec.outputs, last.spec.outputs),

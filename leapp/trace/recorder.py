@@ -46,6 +46,8 @@ class Recorder:
     def __init__(self) -> None:
         self.graph = fx.Graph()
         self.info: dict[fx.Node, OpInfo] = {}
+        self.order: dict[fx.Node, int] = {}
+        """Place of every node that was ever recorded, erased ones counted; filled by ``finish``."""
         self._memories = NO_MEMORY
         # Bound once: two attribute look-ups per recorded op are measurable.
         self._create = self.graph.create_node
@@ -100,6 +102,7 @@ class Recorder:
         """
         result: Any = outputs[0] if len(outputs) == 1 else outputs
         self.graph.output(result)
+        self.order = {node: index for index, node in enumerate(self.info)}
         for node in self._dead(outputs):
             self.graph.erase_node(node)
             del self.info[node]

@@ -28,9 +28,12 @@ from leapp.trace.mode import NodeMode
 from leapp.trace.node import CollectorPause, NodeTrace, Recording, tag_output
 from leapp.trace.source import Place, caller, source_line
 from leapp.trace.tensor import mark, unmark
+from leapp.trace.variation import ModuleWatch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from leapp.trace.variation import Variation
 
 _COMPACT_AT = 4096
 
@@ -50,6 +53,10 @@ class SessionOptions:
     """None: ``LEAPP_STRICT`` decides."""
     root: Path = field(default_factory=Path.cwd)
     """The folder that evidence names files relative to."""
+    watch_modules: bool = False
+    """Note the weights of every module at its first call, for a second session to start from."""
+    variation: Variation | None = None
+    """How this session differs from a first one."""
 
 
 class Session:
@@ -62,6 +69,7 @@ class Session:
         self.escapes = EscapePolicy(options.root, options.allow)
         if options.strict is not None:
             self.escapes.strict = options.strict
+        self.escapes.progress = self._progress
         self.nodes: dict[str, NodeTrace] = {}
         self.completed: list[NodeTrace] = []
         """Nodes in order of their first completion."""
@@ -72,7 +80,9 @@ class Session:
         self._collector = CollectorPause()
         self._references: list[weakref.ref[torch.Tensor]] = []
         self._compact_at = _COMPACT_AT
-        self.remember = self._remember
+        self.modules = ModuleWatch(options.variation.weights if options.variation is not None else None)
+        if options.watch_modules or options.variation is not None:
+            self.modules.begin()
 
     # --- what the tracer asks -------------------------------------------------------------------------------------
 
@@ -91,7 +101,11 @@ class Session:
         stack = self._open.get(threading.get_ident())
         return stack[-1] if stack else None
 
-    def _remember(self, tensor: torch.Tensor) -> None:
+    def _progress(self) -> int:
+        recording = self.open_in_this_thread()
+        return len(recording.recorder.info) if recording is not None else 0
+
+    def remember(self, tensor: torch.Tensor) -> None:
         """Note an object whose class must be given back when the session ends."""
         references = self._references
         references.append(weakref.ref(tensor))
@@ -127,7 +141,7 @@ class Session:
                     node.passing = True
                     return
                 self._begin(node, place)
-            assert node.current is not None  # noqa: S101 - just begun
+            assert node.current is not None
             try:
                 with no_hooks():
                     node.current.add_inputs(leaves, place)
@@ -164,7 +178,7 @@ class Session:
                 node.entries += 1
                 return
             recording = node.current
-            assert recording is not None  # noqa: S101 - it is open and not passing
+            assert recording is not None
             with no_hooks():
                 recording.close(leaves, static, place)
             self._end(node)
@@ -179,7 +193,7 @@ class Session:
                 node.check_interface()
 
     def _begin(self, node: NodeTrace, place: Place) -> None:
-        recording = Recording(self, node.name, place)
+        recording = Recording(self, node.name, place, node.entries)
         node.current = recording
         thread = threading.get_ident()
         stack = self._open.setdefault(thread, [])
@@ -207,12 +221,17 @@ class Session:
 
     # --- other annotations ------------------------------------------------------------------------------------------
 
-    def note_constant(self, value: Any) -> None:
-        """A value made inside a node is meant to be fixed: reads that led to it need no warning."""
-        del value
+    def constant(self, value: Any) -> Any:
+        """A value made inside a node is meant to be fixed; a probing session hands back the first session's."""
         recording = self.open_in_this_thread()
-        if recording is not None:
-            self.escapes.meant(recording.name, caller())
+        if recording is None:
+            return value
+        self.escapes.meant(recording.name, caller())
+        if self.options.variation is not None:
+            value = self.options.variation.pinned(recording.name, len(recording.pinned), value)
+        with no_hooks():
+            recording.pinned.append(plain(value).clone() if is_tensor(value) else value)
+        return value
 
     def mirror(self, source: Any, target: Any) -> None:
         """Let ``target`` carry the port of ``source``."""
@@ -241,6 +260,7 @@ class Session:
             node.passing = False
         self.active = False
         self._collector.end()
+        self.modules.end()
         for reference in self._references:
             tensor = reference()
             if tensor is not None:

@@ -54,7 +54,7 @@ def caller(depth: int = 1) -> Place:
         if not _is_machinery(frame.f_code.co_filename):
             break
         frame = frame.f_back
-    assert last is not None  # noqa: S101 - a running function has a frame
+    assert last is not None
     return Place(last.f_code, last.f_lineno, last.f_globals.get("__name__", ""))
 
 

@@ -423,7 +423,7 @@ def _outside(func: Any, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any],
     if session is not None and session.active and not (row.kind is Kind.ESCAPE and row.name in _DISPLAY):
         user = session.open_in_this_thread()
         if user is not None:
-            assert recording is not None  # noqa: S101 - it has a session
+            assert recording is not None
             raise ForeignValueError(owner=recording.name, user=user.name, where=user.where(caller()))
     result = run(func, row, args, kwargs)
     if session is None or not session.active or not isinstance(result, torch.Tensor) or type(result) in TRACED:

@@ -1,0 +1,476 @@
+"""The probe: run the entry again on other data, and find what was frozen from the data of the first run.
+
+The first session leaves a record beside its bundle (``write_record``). The second one traces the same entry with other
+seeds and perturbed inputs (``SecondSession``), exports nothing, and is then compared with the first (``judge``): what
+moved in the recordings was frozen, and the models of the first session must give the second session's outputs.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import torch
+
+from leapp._canonical import readable_json
+from leapp._spec import ExportFormat, NodeSpec
+from leapp.bundle.read import Bundle, load
+from leapp.bundle.samples import RawTensor, read_samples, read_tensors, write_tensors
+from leapp.compare import compare
+from leapp.export._backend import backend_for
+from leapp.graph.dump import graph_json
+from leapp.manifest.model import Choices, FromFile, PortHint, Range, Structure
+from leapp.replay import FormatReport, NodeReport, as_array, replay
+from leapp.trace.constants import bytes_digest, no_hooks, plain, same_bytes
+from leapp.trace.escapes import spelled
+from leapp.trace.variation import named_tensors, shared_memory
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from leapp._compile import CompileResult
+    from leapp._spec import JSON
+    from leapp.graph._base import NodeGraph
+    from leapp.trace.escapes import Note
+    from leapp.trace.node import Recording
+    from leapp.trace.session import Session
+
+VALUE_LIMIT_BYTES: Final = 1 << 20
+"""Constants above this size are compared by digest alone, so how far they moved is not known."""
+
+_READS: Final = ("escape", "branch", "untraced", "random")
+"""Kinds of notes that tell how a value can have left the trace."""
+
+_WEIGHTS = "weights.safetensors"
+_MODULES = "modules.json"
+_CONSTANTS = "constants.safetensors"
+_PINNED = "pinned.safetensors"
+
+
+# --- what the first session leaves ---------------------------------------------------------------------------------
+
+
+def write_record(folder: Path, result: CompileResult) -> None:
+    """Keep what a second session is compared with, beside what the bundle itself holds."""
+    session = result.session
+    assert session is not None
+    folder.mkdir(parents=True, exist_ok=True)
+    kinds = []
+    weights: dict[str, Any] = {}
+    for index, watched in enumerate(session.modules.seen):
+        kinds.append(watched.kind)
+        weights.update(
+            {f"{index}/{name}": plain(value) for name, value in watched.unwritten().items() if _storable(value)}
+        )
+    (folder / _MODULES).write_text(json.dumps(kinds))
+    write_tensors(folder / _WEIGHTS, weights)
+    constants = {}
+    pinned = {}
+    for node in session.completed:
+        recording = node.recordings[0]
+        assert recording.graph is not None
+        for name, value in recording.graph.constants.items():
+            if value.numel() * value.element_size() <= VALUE_LIMIT_BYTES:
+                constants[f"{node.name}/{name}"] = value
+        for index, value in enumerate(recording.pinned):
+            pinned[f"{node.name}/{index}"] = value if isinstance(value, torch.Tensor) else torch.tensor(value)
+    write_tensors(folder / _CONSTANTS, constants)
+    write_tensors(folder / _PINNED, pinned)
+
+
+def _storable(value: torch.Tensor) -> bool:
+    with no_hooks():
+        return value.layout is torch.strided and not value.is_quantized and value.device.type == "cpu"
+
+
+# --- the second session --------------------------------------------------------------------------------------------
+
+
+@dataclass
+class SecondSession:
+    """A ``Variation``: perturbs outer inputs that did not move, and takes over the first session's weights."""
+
+    bundle: Bundle
+    record: Path
+    hints: Mapping[str, PortHint]
+    root: Path
+    seed: int
+    perturbed: list[str] = field(default_factory=list)
+    unseeded: list[str] = field(default_factory=list)
+    _samples: dict[str, Any] = field(default_factory=dict)
+    _weights: dict[str, RawTensor] | None = None
+    _pinned: dict[str, RawTensor] | None = None
+
+    def vary_input(self, node: str, port: str, entry: int, tensor: torch.Tensor) -> None:
+        """Move an input whose value is the first session's."""
+        key = f"{node}/{port}"
+        before = self._first_value(node, port, entry)
+        hint = self.hints.get(key)
+        if before is None or not self._may_write(tensor):
+            return
+        if not same_bytes(plain(tensor), before) and not isinstance(hint, FromFile):
+            return
+        # One draw per port and entry, whatever else was drawn before.
+        rng = np.random.default_rng([self.seed, entry, *key.encode()])
+        moved = self._moved(key, before, hint, rng)
+        if moved is None:
+            return
+        with no_hooks(), torch.no_grad():
+            plain(tensor).copy_(moved)
+        if key not in self.perturbed:
+            self.perturbed.append(key)
+
+    def pinned(self, node: str, index: int, value: Any) -> Any:
+        """The first session's value, in the object of the second."""
+        if self._pinned is None:
+            self._pinned = read_tensors(self.record / _PINNED)
+        first = self._pinned.get(f"{node}/{index}")
+        if first is None:
+            return value
+        if isinstance(value, torch.Tensor):
+            if tuple(value.shape) == first.shape:
+                with no_hooks(), torch.no_grad():
+                    plain(value).copy_(first.torch())
+            return value
+        return first.torch().item()
+
+    def weights(self, index: int, module: torch.nn.Module) -> None:
+        """Give a module the weights that it had in the first session."""
+        kinds = json.loads((self.record / _MODULES).read_text())
+        kind = f"{type(module).__module__}.{type(module).__qualname__}"
+        if index >= len(kinds) or kinds[index] != kind:
+            return
+        if self._weights is None:
+            self._weights = read_tensors(self.record / _WEIGHTS)
+        moved = False
+        for name, tensor in named_tensors(module).items():
+            first = self._weights.get(f"{index}/{name}")
+            if first is None or first.shape != tuple(tensor.shape):
+                continue
+            before = first.torch()
+            if before.dtype == tensor.dtype and not same_bytes(plain(tensor), before):
+                with no_hooks(), torch.no_grad():
+                    plain(tensor).copy_(before)
+                moved = True
+        if moved:
+            self.unseeded.append(kind)
+
+    def _first_value(self, node: str, port: str, entry: int) -> torch.Tensor | None:
+        if node not in self._samples:
+            path = self.bundle.folder / "evidence" / "samples" / f"{node}.safetensors"
+            self._samples[node] = read_samples(path) if path.exists() else ()
+        samples = self._samples[node]
+        inputs = samples[entry].inputs if entry < len(samples) else {}
+        found = inputs.get(port) or inputs.get(f"{port}_in")
+        return found.torch() if found is not None else None
+
+    @staticmethod
+    def _may_write(tensor: torch.Tensor) -> bool:
+        return not shared_memory(tensor)
+
+    def _moved(
+        self, key: str, before: torch.Tensor, hint: PortHint | None, rng: np.random.Generator
+    ) -> torch.Tensor | None:
+        if not before.numel():
+            return None
+        values = as_array(before)
+        shape = values.shape
+        if isinstance(hint, Range):
+            new = rng.uniform(hint.low, hint.high, shape)
+            return torch.from_numpy(np.asarray(new if values.dtype.kind == "f" else np.rint(new))).to(before.dtype)
+        if isinstance(hint, Choices):
+            return torch.from_numpy(np.asarray(rng.choice(np.asarray(hint.values), shape))).to(before.dtype)
+        if isinstance(hint, FromFile):
+            return read_tensors(self.root / hint.file)[key].torch().to(before.dtype)
+        if isinstance(hint, Structure):
+            return _structured(hint.kind, values, rng).to(before.dtype)
+        if values.dtype.kind != "f":
+            return None
+        finite = values[np.isfinite(values)]
+        spread = float(np.std(finite)) if finite.size else 0.0
+        return torch.from_numpy(np.asarray(values + rng.normal(0.0, spread or 1.0, shape))).to(before.dtype)
+
+
+def _structured(kind: str, values: Any, rng: np.random.Generator) -> torch.Tensor:
+    """Values of the same structure along the last axis: one hot, unit quaternions, or the old ones in another order."""
+    if kind == "one-hot":
+        hot = rng.integers(values.shape[-1], size=values.shape[:-1])
+        return torch.from_numpy(np.eye(values.shape[-1])[hot])
+    if kind == "unit-quaternion":
+        drawn = rng.normal(size=values.shape)
+        return torch.from_numpy(drawn / np.linalg.norm(drawn, axis=-1, keepdims=True))
+    return torch.from_numpy(np.ascontiguousarray(rng.permutation(values.reshape(-1)).reshape(values.shape)))
+
+
+# --- the verdict ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Moved:
+    """Something in a recording that followed the data of the run: it is frozen in the exported model."""
+
+    node: str
+    op: str
+    """The operation that uses it, by its public name and graph id."""
+    what: str
+    """Which constant or argument, or how the graph itself changed."""
+    largest: float | None
+    """The largest absolute change; None where it is not known or no number."""
+    file: str = ""
+    line: int = 0
+    escape: str = ""
+    """The read that fed it, with its line; empty when no read was seen."""
+
+    def text(self) -> str:
+        """One or two lines for people."""
+        change = "" if self.largest is None else f", largest change {self.largest:.3g}"
+        place = f"{self.file}:{self.line}" if self.file else "unknown place"
+        source = (
+            f"fed by {self.escape}"
+            if self.escape
+            else "no read of a traced value was seen: it was derived before the node, or by native code"
+        )
+        return f"node {self.node!r}: {self.what} of {self.op} at {place} moved with the data{change}; {source}"
+
+
+@dataclass(frozen=True)
+class ProbeReport:
+    """What the second session showed."""
+
+    moved: tuple[Moved, ...] = ()
+    replays: tuple[NodeReport, ...] = ()
+    not_varied: tuple[str, ...] = ()
+    """Outer inputs, ``node/port``, that had the same value in both sessions."""
+    not_allowed: tuple[str, ...] = ()
+    """Those of them that the manifest does not allow."""
+    perturbed: tuple[str, ...] = ()
+    unseeded: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing was frozen and every model gave the second session's outputs."""
+        return not self.moved and not self.not_allowed and all(report.ok for report in self.replays)
+
+    def lines(self) -> list[str]:
+        """One text per problem."""
+        lines = [each.text() for each in self.moved]
+        lines += [
+            f"input {port!r} had the same value in both runs, so what depends on it was not probed; vary it with "
+            f'[probe] args, argv, seed or ports."{port}", or allow it: [allow] not-varied = ["{port}"]'
+            for port in self.not_allowed
+        ]
+        for report in self.replays:
+            lines += [f"on the second run's inputs: {line}" for line in report.lines()]
+        return lines
+
+    def as_json(self) -> dict[str, JSON]:
+        """For evidence: everything, in plain JSON."""
+        return {
+            "ok": self.ok,
+            "moved": [asdict(each) for each in self.moved],
+            "replays": [{"node": report.node, "ok": report.ok, "problems": report.lines()} for report in self.replays],
+            "not_varied": list(self.not_varied),
+            "not_allowed": list(self.not_allowed),
+            "perturbed": list(self.perturbed),
+            "unseeded_weights": list(self.unseeded),
+        }
+
+
+def judge(session: Session, variation: SecondSession, *, allowed_not_varied: Sequence[str] = ()) -> ProbeReport:
+    """Compare a stopped second session with the bundle and record of the first."""
+    bundle, record = variation.bundle, variation.record
+    values = read_tensors(record / _CONSTANTS)
+    moved: list[Moved] = []
+    replays = []
+    recorded = {node.name: node for node in session.completed}
+    for name in bundle.nodes:
+        if name not in recorded:
+            moved.append(Moved(name, "the node", "the presence", None))
+            continue
+        recording = recorded[name].recordings[0]
+        assert recording.graph is not None
+        found = list(_differences(bundle, name, recording, values, session.escapes.notes))
+        moved += found
+        if not found:
+            replays.append(_replayed(bundle, name, recorded[name].recordings))
+    moved += [Moved(name, "the node", "the presence", None) for name in recorded if name not in bundle.nodes]
+    not_varied = tuple(_not_varied(bundle, recorded))
+    return ProbeReport(
+        tuple(moved),
+        tuple(replays),
+        not_varied,
+        tuple(port for port in not_varied if port not in allowed_not_varied),
+        tuple(variation.perturbed),
+        tuple(variation.unseeded),
+    )
+
+
+def write_report(path: Path, reports: Sequence[ProbeReport]) -> None:
+    """Evidence of all probing runs."""
+    path.write_bytes(readable_json({"runs": [report.as_json() for report in reports]}))
+
+
+def _differences(
+    bundle: Bundle, name: str, recording: Recording, values: Mapping[str, RawTensor], notes: Sequence[Note]
+) -> Iterator[Moved]:
+    """What moved in one node, first structural difference last."""
+    second = recording.graph
+    assert second is not None
+    positions = {node.name: index for node, index in recording.recorder.order.items()}
+    first = json.loads(bundle.read_bytes(f"nodes/{name}/graph.json"))
+    ours, theirs = first["ops"], graph_json(second)["ops"]
+    digests = {each.name: each.sha256 for each in bundle.node(name).constants}
+    for index, (a, b) in enumerate(zip(ours, theirs, strict=False)):
+        place = _place(second, b["id"])
+        escape = _escape(notes, name, positions[b["id"]])
+        shown = f"{b['target']} (%{b['id']})"
+        if (a["op"], a["op"] == "get_attr" or a["target"]) != (b["op"], b["op"] == "get_attr" or b["target"]):
+            yield Moved(
+                name, f"{a['target']} (%{a['id']})", f"it became {b['target']}: the graph", None, *place, escape
+            )
+            return
+        if a["op"] == "get_attr":
+            constant = second.constants[b["target"]]
+            if digests.get(a["target"]) != bytes_digest(constant):
+                user = next((op for op in theirs[index + 1 :] if {"ref": b["id"]} in _flat(op["args"])), None)
+                yield Moved(
+                    name,
+                    f"{user['target']} (%{user['id']})" if user else "the output",
+                    f"the constant {b['target']!r}",
+                    _distance(values.get(f"{name}/{a['target']}"), constant),
+                    *place,
+                    escape,
+                )
+            continue
+        if a["args"] != b["args"] or a["kwargs"] != b["kwargs"]:
+            yield Moved(name, shown, _argument(a, b), _argument_distance(a, b), *place, escape)
+        elif (a.get("dtype"), a.get("shape")) != (b.get("dtype"), b.get("shape")):
+            yield Moved(name, shown, f"the result's shape {a.get('shape')} -> {b.get('shape')}", None, *place, escape)
+    if len(ours) != len(theirs):
+        longer = theirs if len(theirs) > len(ours) else ours
+        extra = longer[min(len(ours), len(theirs))]
+        what = f"the graph ({len(ours)} operations became {len(theirs)})"
+        escape = _escape(notes, name, positions.get(extra["id"], len(positions)))
+        yield Moved(name, f"{extra['target']} (%{extra['id']})", what, None, *_place(second, extra["id"]), escape)
+    outputs = graph_json(second)["outputs"]
+    if first["outputs"] != outputs and len(ours) == len(theirs):
+        yield Moved(name, "the output", "what is returned", None)
+
+
+def _flat(arguments: Any) -> list[Any]:
+    found = []
+    for item in arguments:
+        found.append(item)
+        if isinstance(item, list):
+            found += _flat(item)
+    return found
+
+
+def _place(graph: NodeGraph, op: str) -> tuple[str, int]:
+    source = graph.sources.get(op)
+    return (source.file, source.line) if source is not None else ("", 0)
+
+
+def _escape(notes: Sequence[Note], node: str, position: int) -> str:
+    """The last read of a traced value of a node before the operation that was recorded at ``position``."""
+    reads = [note for note in notes if note.node == node and note.kind.startswith(_READS) and note.at <= position]
+    return f"{spelled(reads[-1].op)} at {reads[-1].file}:{reads[-1].line}" if reads else ""
+
+
+def _numbers(value: Any) -> list[float] | None:
+    """All numbers in a JSON argument, in order; None when it holds none."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, (int, float)):
+        return [float(value)]
+    if isinstance(value, list):
+        found = [_numbers(item) for item in value]
+        return [number for each in found if each for number in each] or None
+    if isinstance(value, Mapping):
+        return _numbers(list(value.values()))
+    return None
+
+
+def _argument(a: Mapping[str, Any], b: Mapping[str, Any]) -> str:
+    pairs = [*zip(a["args"], b["args"], strict=False)]
+    pairs += [(a["kwargs"].get(key), b["kwargs"].get(key)) for key in sorted({*a["kwargs"], *b["kwargs"]})]
+    changed = next(((x, y) for x, y in pairs if x != y), (None, None))
+    return f"the argument {_shown(changed[0])} -> {_shown(changed[1])}"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, Mapping) and len(value) == 1:
+        ((_, value),) = value.items()
+    return str(value)
+
+
+def _argument_distance(a: Mapping[str, Any], b: Mapping[str, Any]) -> float | None:
+    x = _numbers([a["args"], list(a["kwargs"].values())])
+    y = _numbers([b["args"], list(b["kwargs"].values())])
+    if not x or not y or len(x) != len(y):
+        return None
+    return max(abs(p - q) for p, q in zip(x, y, strict=True))
+
+
+def _distance(first: RawTensor | None, second: torch.Tensor) -> float | None:
+    if first is None or first.shape != tuple(second.shape):
+        return None
+    found = compare(as_array(second), first.numpy(), rtol=0.0, atol=0.0)
+    return found.largest if math.isfinite(found.largest) else None
+
+
+def _not_varied(bundle: Bundle, recorded: Mapping[str, Any]) -> Iterator[str]:
+    for node, ports in bundle.contract["pipeline"]["inputs"].items():
+        path = bundle.folder / "evidence" / "samples" / f"{node}.safetensors"
+        if node not in recorded or not path.exists():
+            continue
+        first = read_samples(path)
+        for port in ports:
+            pairs = [
+                (before.inputs[port], _input_of(entry.sample.inputs, port))
+                for before, entry in zip(first, recorded[node].recordings, strict=False)
+            ]
+            if pairs and all(a.data and b is not None and RawTensor.of(b) == a for a, b in pairs):
+                yield f"{node}/{port}"
+
+
+def _input_of(inputs: Mapping[str, torch.Tensor], port: str) -> torch.Tensor | None:
+    found = inputs.get(port)
+    return found if found is not None else inputs.get(port.removesuffix("_in"))
+
+
+def _replayed(bundle: Bundle, name: str, recordings: Sequence[Any]) -> NodeReport:
+    """The first session's models on the second session's inputs."""
+    manifest = bundle.node(name)
+    spec = NodeSpec(
+        name, tuple(each.port() for each in manifest.inputs), tuple(each.port() for each in manifest.outputs)
+    )
+    samples = [
+        (
+            {port.name: _input_of(entry.sample.inputs, port.name) for port in spec.inputs},
+            {port.name: _output_of(entry.sample.outputs, port.name) for port in spec.outputs},
+        )
+        for entry in recordings
+    ]
+    formats = []
+    for artifact in manifest.artifacts:
+        backend = backend_for(ExportFormat(artifact.format))
+        try:
+            run = backend.open(bundle.folder / artifact.path, spec)
+            ports = replay(run, spec, samples, rtol=manifest.tolerances.rtol, atol=manifest.tolerances.atol)
+        except Exception as error:  # noqa: BLE001 - a runtime may raise anything; it is a result of the check
+            formats.append(FormatReport(artifact.format, error=f"the artifact does not run: {error}"))
+        else:
+            formats.append(FormatReport(artifact.format, ports))
+    return NodeReport(name, tuple(formats))
+
+
+def _output_of(outputs: Mapping[str, torch.Tensor], port: str) -> torch.Tensor:
+    return outputs[port] if port in outputs else outputs[port.removesuffix("_out")]
+
+
+__all__ = ["Moved", "ProbeReport", "SecondSession", "judge", "load", "write_record", "write_report"]
