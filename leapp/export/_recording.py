@@ -27,8 +27,7 @@ _LONGEST_REASON: Final = 300
 
 
 class RecordingModule(torch.nn.Module):
-    """Replays a recording node by node; constants are buffers under their own names where
-    possible, held by reference.
+    """Replays a recording node by node; its buffers are the constants, by reference, and as far as possible by name.
 
     Replayed, not run as generated code: an exporter asks for the source line of every call, and finding one in a
     function of 20,000 lines takes time in proportion to its length. When an exporter fails, ``current`` is the culprit.
