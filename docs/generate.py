@@ -1,0 +1,136 @@
+"""Write the pages that follow from the code, and check the links of all pages. With --check nothing is written."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import re
+import sys
+import urllib.parse
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from leapp import errors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT: Final = Path(__file__).parents[1]
+ERRORS_PAGE: Final = ROOT / "docs" / "errors.md"
+
+_HEAD: Final = """\
+# Errors and warnings
+
+Every error of LEAPP is a class of its own. Its text says what happened and, on the line below, what to do about it.
+`except leapp.LeappError` catches all errors, and the facts of each (a node, a port, a path) are in `error.facts`.
+Errors also inherit the fitting built-in, named here beside each class. The exit code is that of a `leapp` command that
+ends with the error. Words in braces are filled in.
+
+<!-- Written by docs/generate.py from leapp/errors.py. -->
+"""
+_SECTION: Final = re.compile(r"^# --- (.+?) -+$", re.MULTILINE)
+_FENCE: Final = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
+_LINK: Final = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)")
+_HEADING: Final = re.compile(r"^#+ (.+?)\s*$", re.MULTILINE)
+
+
+def concrete_classes() -> Iterator[type[errors.LeappError | errors.LeappWarning]]:
+    """The classes that are raised or warned with: those that have texts of their own, as they stand in the file."""
+    for value in vars(errors).values():
+        if isinstance(value, type) and issubclass(value, (errors.LeappError, errors.LeappWarning)) and value.remedy:
+            yield value
+
+
+def errors_page() -> str:
+    """The page with every class, under the section headings of the module."""
+    source = inspect.getsource(errors)
+    starts = [(source.count("\n", 0, match.start()), match[1]) for match in _SECTION.finditer(source)]
+    parts, section = [_HEAD], ""
+    for each in concrete_classes():
+        line = inspect.getsourcelines(each)[1]
+        heading = [name for start, name in starts if start < line][-1]
+        if heading != section:
+            section = heading
+            parts.append(f"\n## {section[0].upper()}{section[1:]}\n")
+        parts.append(_entry(each))
+    return "".join(parts)
+
+
+def _entry(each: type[errors.LeappError | errors.LeappWarning]) -> str:
+    nature = ", ".join(f"`{base.__name__}`" for base in _builtins(each))
+    if issubclass(each, errors.LeappError):
+        nature += f", exit code {each.exit_code}"
+    return f"""
+### {each.__name__}
+
+{(inspect.getdoc(each) or "").replace("``", "`")} ({nature})
+
+```text
+{_shown(each.what)}
+{_shown(each.remedy)}
+```
+"""
+
+
+def _builtins(each: type) -> list[type]:
+    """The built-in exceptions that ``except`` catches it by, without those that stand for others among them."""
+    found = [base for base in each.__mro__ if base.__module__ == "builtins"]
+    return [base for base in found if not any(base in other.__mro__[1:] for other in found)]
+
+
+def _shown(template: str) -> str:
+    """A template as a reader meets it: plain placeholders, and single braces where the text has braces."""
+    plain = re.sub(r"(?<!{){(\w+)[^{}]*}(?!})", r"{\1}", template)
+    return plain.replace("{{", "{").replace("}}", "}")
+
+
+def broken_links(root: Path = ROOT) -> list[str]:
+    """Links of Markdown pages to files, folders and headings that do not exist. Other sites are not asked."""
+    broken = []
+    for page in pages(root):
+        text = _FENCE.sub("", page.read_text("utf-8"))
+        for match in _LINK.finditer(text):
+            target = match[1] or match[2]
+            url = urllib.parse.urlsplit(target)
+            if url.scheme or url.netloc:
+                continue
+            file = page.parent / urllib.parse.unquote(url.path) if url.path else page
+            if not file.exists():
+                broken.append(f"{page.relative_to(root)}: {target}: no such file")
+            elif url.fragment and file.suffix == ".md" and url.fragment not in anchors(file.read_text("utf-8")):
+                broken.append(f"{page.relative_to(root)}: {target}: no such heading")
+    return broken
+
+
+def pages(root: Path = ROOT) -> list[Path]:
+    """The Markdown pages of the project, without those of environments, caches and builds."""
+    return sorted(root.glob("*.md")) + sorted(
+        page for folder in ("docs", "examples", "bench") for page in (root / folder).rglob("*.md")
+    )
+
+
+def anchors(text: str) -> set[str]:
+    """What a heading is called in a link, as code hosts do it."""
+    headings = (re.sub(r"[^\w\- ]", "", match[1].lower()) for match in _HEADING.finditer(_FENCE.sub("", text)))
+    return {heading.replace(" ", "-") for heading in headings}
+
+
+def main() -> int:
+    """Write or check. Returns 1 if a page is not what it should be."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if a page is out of date")
+    arguments = parser.parse_args()
+    problems = broken_links()
+    page = errors_page()
+    if not ERRORS_PAGE.is_file() or ERRORS_PAGE.read_text("utf-8") != page:
+        if arguments.check:
+            problems.append("docs/errors.md is out of date; `nox -s docs` writes it again.")
+        else:
+            ERRORS_PAGE.write_text(page, "utf-8")
+            print("docs/errors.md written.")
+    print("\n".join(problems) or f"{len(pages())} pages, no broken links.")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,174 @@
+"""What a person or CI does with this repository: ``nox -l`` lists it, ``nox -s NAME -- ARGUMENTS`` does it.
+
+All sessions share one environment, installed once for each state of pyproject.toml and constraints.txt. Under
+``--no-venv`` nothing is installed: the sessions use the Python that is there, as in an image prepared beforehand.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import hashlib
+import importlib.metadata
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import nox
+from nox import virtualenv
+
+nox.needs_version = ">=2025.11"
+nox.options.sessions = ["lint", "tests"]
+
+CONSTRAINTS: Final = "constraints.txt"
+ENVIRONMENT: Final = "shared"
+DIST: Final = Path("dist")
+TOOLCHAIN_FILES: Final = ("pyproject.toml", CONSTRAINTS, "leapp/_version.py")
+
+
+def _shared_environment(location: str, **settings: Any) -> virtualenv.VirtualEnv:
+    """Stand in for the environment that nox would make for one session."""
+    return virtualenv.VirtualEnv(str(Path(location).with_name(ENVIRONMENT)), venv_backend="virtualenv", **settings)
+
+
+# A backend of our own keeps all that nox does with an environment, and --no-venv still overrides it.
+virtualenv.ALL_VENVS[ENVIRONMENT] = _shared_environment
+_session = functools.partial(nox.session, venv_backend=ENVIRONMENT, reuse_venv=True, allow_parallel=False)
+
+
+@_session
+def export(session: nox.Session) -> None:
+    """Build every pipeline of manifests/ into dist/ and verify the bundles. Arguments: those of `leapp build`."""
+    _install(session)
+    options = argparse.ArgumentParser(add_help=False)
+    options.add_argument("--out", type=Path, default=DIST)
+    options.add_argument("--only")
+    known, _ = options.parse_known_args(session.posargs)
+
+    _python(session, "-m", "leapp", "check")
+    _python(session, "-m", "leapp", "build", "--out", str(DIST), *session.posargs)
+    if known.only is not None:  # publishes nothing
+        return
+    bundles = _bundles(known.out)
+    _python(session, "-m", "leapp", "verify", *map(str, bundles))
+    for bundle in bundles:
+        session.log(f"Report: {bundle / 'evidence' / 'report.html'}")
+
+
+@_session
+def verify(session: nox.Session) -> None:
+    """Verify the bundles in dist/, build them again elsewhere and compare. Arguments: those of `leapp build`."""
+    _install(session)
+    published = _bundles(DIST)
+    if not published:
+        session.error("dist/ holds no bundles; `nox -s export` makes them.")
+    _python(session, "-m", "leapp", "verify", *map(str, published))
+
+    again = Path(session.create_tmp()) / "dist"
+    shutil.rmtree(again, ignore_errors=True)
+    _python(session, "-m", "leapp", "build", *session.posargs, "--out", str(again))
+    differences = [line for bundle in _bundles(again) for line in _differences(DIST, again, bundle.relative_to(again))]
+    for line in differences:
+        session.warn(line)
+    if differences:
+        session.error(f"What was built again lies in {again}.")
+    session.log(f"{len(_bundles(again))} bundle(s) built again, equal to those in {DIST}/ byte for byte.")
+
+
+@_session
+def tests(session: nox.Session) -> None:
+    """Run the test suite on two cores. Arguments: those of pytest."""
+    _install(session)
+    # Two workers on two cores: torch must not start a thread per core in each.
+    _python(session, "-m", "pytest", "-n", "2", *session.posargs, env={"OMP_NUM_THREADS": "1"})
+
+
+@_session
+def lint(session: nox.Session) -> None:
+    """Check style, format and types. Arguments: those of `ruff check`, such as --fix."""
+    _install(session)
+    _python(session, "-m", "ruff", "check", *session.posargs)
+    _python(session, "-m", "ruff", "format", "--check")
+    _python(session, "-m", "mypy")
+
+
+@_session
+def bench(session: nox.Session) -> None:
+    """Measure what this project promises, against its floors. Arguments: names of scripts in bench/."""
+    _install(session)
+    names = session.posargs or sorted(path.stem for path in Path("bench").glob("[!_]*.py"))
+    missed = []
+    for name in names:
+        try:
+            _python(session, f"bench/{name}.py")
+        except nox.command.CommandFailed:  # the others are worth knowing all the same
+            missed.append(name)
+    if missed:
+        session.error(f"Failed or missed a limit: {', '.join(missed)}.")
+
+
+@_session
+def docs(session: nox.Session) -> None:
+    """Write docs/errors.md from leapp/errors.py and check all links. Arguments: --check writes nothing."""
+    _install(session)
+    _python(session, "docs/generate.py", *session.posargs)
+
+
+def _install(session: nox.Session) -> None:
+    """Install the pinned tool chain and this checkout, unless the environment holds just that."""
+    if session.venv_backend == "none":
+        return
+    wanted = hashlib.sha256(b"".join(Path(file).read_bytes() for file in TOOLCHAIN_FILES)).hexdigest()
+    location = session.virtualenv.location
+    stamp = Path(location, "toolchain.sha256")
+    if stamp.is_file() and stamp.read_text() == wanted:
+        return
+    session.log(f"Installing the tool chain of {CONSTRAINTS} into {location}: minutes, and only when it changed.")
+    groups = nox.project.dependency_groups(nox.project.load_toml("pyproject.toml"), "lint", "tests")
+    pins = ("-c", CONSTRAINTS, "--build-constraint", CONSTRAINTS)
+    session.install(*pins, "-e", ".[build,examples]", *groups)
+    # As an install step it is skipped together with the install, under --no-install.
+    session.run_install(
+        "python",
+        "-c",
+        "import pathlib, sys; pathlib.Path(sys.argv[1]).write_text(sys.argv[2])",
+        str(stamp),
+        wanted,
+        log=False,
+    )
+
+
+def _python(session: nox.Session, *command: str, env: dict[str, str] | None = None) -> None:
+    """Run the Python of the environment. Under ``--no-venv`` nox's own, if LEAPP is there, else that of PATH."""
+    python = "python"
+    if session.venv_backend == "none":
+        try:
+            importlib.metadata.distribution("leapp-build")
+        except importlib.metadata.PackageNotFoundError:
+            pass
+        else:
+            python = sys.executable
+    session.run(python, *command, env=env, external=session.venv_backend == "none")
+
+
+def _bundles(folder: Path) -> list[Path]:
+    """The bundles that `leapp build --out FOLDER` published."""
+    return sorted(path.parent for path in folder.glob("*/*/bundle.json"))
+
+
+def _differences(published: Path, again: Path, name: Path) -> list[str]:
+    """What differs between two builds of a bundle; nothing if their digests agree."""
+    if not (published / name / "bundle.json").is_file():
+        return [f"{name} is not in {published}/; `nox -s export` publishes it."]
+    before, after = (json.loads((folder / name / "bundle.json").read_text("utf-8")) for folder in (published, again))
+    if before["digest"] == after["digest"]:
+        return []
+    files_before, files_after = ({file["path"]: file["sha256"] for file in each["files"]} for each in (before, after))
+    changed = [
+        f"{name}: {path} differs"
+        for path in sorted(files_before | files_after)
+        if files_before.get(path) != files_after.get(path)
+    ]
+    return changed or [f"{name}: bundle.json differs"]
