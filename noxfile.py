@@ -63,7 +63,7 @@ def verify(session: nox.Session) -> None:
     _install(session)
     published = _bundles(DIST)
     if not published:
-        session.error("dist/ holds no bundles; `nox -s export` makes them.")
+        session.error("dist/ holds no bundles; `nox -s export` makes them")
     _python(session, "-m", "leapp", "verify", *map(str, published))
 
     again = Path(session.create_tmp()) / "dist"
@@ -73,7 +73,7 @@ def verify(session: nox.Session) -> None:
     for line in differences:
         session.warn(line)
     if differences:
-        session.error(f"What was built again lies in {again}.")
+        session.error(f"What was built again lies in {again}")
     session.log(f"{len(_bundles(again))} bundle(s) built again, equal to those in {DIST}/ byte for byte.")
 
 
@@ -98,7 +98,10 @@ def lint(session: nox.Session) -> None:
 def bench(session: nox.Session) -> None:
     """Measure what this project promises, against its floors. Arguments: names of scripts in bench/."""
     _install(session)
-    names = session.posargs or sorted(path.stem for path in Path("bench").glob("[!_]*.py"))
+    known = sorted(path.stem for path in Path("bench").glob("[!_]*.py"))
+    names = session.posargs or known
+    if unknown := [name for name in names if name not in known]:
+        session.error(f"bench/ has no {', '.join(unknown)}; it has {', '.join(known)}")
     missed = []
     for name in names:
         try:
@@ -106,7 +109,7 @@ def bench(session: nox.Session) -> None:
         except nox.command.CommandFailed:  # the others are worth knowing all the same
             missed.append(name)
     if missed:
-        session.error(f"Failed or missed a limit: {', '.join(missed)}.")
+        session.error(f"Failed or missed a limit: {', '.join(missed)}")
 
 
 @_session

@@ -1,0 +1,56 @@
+"""Pages that follow from the code follow from this code, and no link of any page leads nowhere."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def generate():
+    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_of_errors_is_up_to_date(generate):
+    written = (ROOT / "docs" / "errors.md").read_text("utf-8")
+    assert written == generate.errors_page(), "`nox -s docs` writes docs/errors.md again"
+
+
+def test_the_page_of_errors_has_all_of_them(generate):
+    from leapp import errors
+
+    page = generate.errors_page()
+    for each in vars(errors).values():
+        if (
+            isinstance(each, type)
+            and issubclass(each, (errors.LeappError, errors.LeappWarning))
+            and not each.__subclasses__()
+        ):
+            assert f"\n### {each.__name__}\n" in page
+
+
+def test_no_link_leads_nowhere(generate):
+    assert generate.broken_links() == []
+
+
+def test_links_that_lead_nowhere_are_named(generate, tmp_path):
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "other.md").write_text("# Names, and `code`\n\n```sh\n# no heading\n```\n", "utf-8")
+    (tmp_path / "README.md").write_text(
+        "# Top\n[a](docs/other.md#names-and-code) [b](docs/gone.md) [c](docs/other.md#no-heading) ![d](gone.png)\n"
+        "[e](#top) [f](#bottom) [g](https://example.com/x) [h](docs)\n```text\n[i](nowhere)\n```\n",
+        "utf-8",
+    )
+    assert generate.broken_links(tmp_path) == [
+        "README.md: docs/gone.md: no such file",
+        "README.md: docs/other.md#no-heading: no such heading",
+        "README.md: gone.png: no such file",
+        "README.md: #bottom: no such heading",
+    ]
