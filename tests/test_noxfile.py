@@ -1,0 +1,71 @@
+"""What the sessions do beside starting commands: find bundles, and say how two builds of one differ."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+pytest.importorskip("nox")
+
+
+@pytest.fixture(scope="module")
+def noxfile():
+    spec = importlib.util.spec_from_file_location("noxfile", ROOT / "noxfile.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def bundle(folder, digest, **files):
+    folder.mkdir(parents=True)
+    record = {"digest": digest, "files": [{"path": path, "sha256": sha} for path, sha in files.items()]}
+    (folder / "bundle.json").write_text(json.dumps(record), "utf-8")
+
+
+def test_equal_digests_are_equal_bundles(noxfile, tmp_path):
+    bundle(tmp_path / "a" / "p" / "1.0.0", "d", model="x")
+    bundle(tmp_path / "b" / "p" / "1.0.0", "d", model="x")
+    assert noxfile._differences(tmp_path / "a", tmp_path / "b", Path("p", "1.0.0")) == []
+
+
+def test_each_differing_file_is_named(noxfile, tmp_path):
+    bundle(tmp_path / "a" / "p" / "1.0.0", "d", same="1", changed="2", gone="3")
+    bundle(tmp_path / "b" / "p" / "1.0.0", "e", same="1", changed="4", new="5")
+    assert noxfile._differences(tmp_path / "a", tmp_path / "b", Path("p", "1.0.0")) == [
+        "p/1.0.0: changed differs",
+        "p/1.0.0: gone differs",
+        "p/1.0.0: new differs",
+    ]
+
+
+def test_another_digest_of_equal_files_is_a_difference(noxfile, tmp_path):
+    bundle(tmp_path / "a" / "p" / "1.0.0", "d", model="x")
+    bundle(tmp_path / "b" / "p" / "1.0.0", "e", model="x")
+    assert noxfile._differences(tmp_path / "a", tmp_path / "b", Path("p", "1.0.0")) == ["p/1.0.0: bundle.json differs"]
+
+
+def test_a_bundle_that_was_not_published_is_a_difference(noxfile, tmp_path):
+    bundle(tmp_path / "b" / "p" / "1.0.0", "d", model="x")
+    (line,) = noxfile._differences(tmp_path / "a", tmp_path / "b", Path("p", "1.0.0"))
+    assert line.startswith("p/1.0.0 is not in ")
+
+
+def test_bundles_are_found_and_scratch_is_not(noxfile, tmp_path):
+    bundle(tmp_path / "q" / "1.0.0", "d")
+    bundle(tmp_path / "p" / "1.0.0", "d")
+    (tmp_path / ".logs").mkdir()
+    assert noxfile._bundles(tmp_path) == [tmp_path / "p" / "1.0.0", tmp_path / "q" / "1.0.0"]
+
+
+def test_every_session_says_what_it_does(noxfile):
+    from nox import registry
+
+    sessions = registry.get()
+    assert {"export", "verify", "tests", "lint", "bench", "docs"} <= set(sessions)
+    for name, session in sessions.items():
+        assert session.func.__doc__, name
+        assert session.venv_backend == "shared", name
