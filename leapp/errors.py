@@ -146,6 +146,13 @@ class ForeignValueError(TraceError):
     remedy = "Declare it: annotate.input_tensors({user!r}, {{...}}), after node {owner!r} has declared it as an output."
 
 
+class StaleValueError(ForeignValueError):
+    """A value that an earlier entry of the same node computed was used again."""
+
+    what = "A value that an earlier entry of node {user!r} computed was used in it again at {where}: it is state."
+    remedy = "Hand it in with annotate.input_tensors({user!r}, ...) and give its next value as an output."
+
+
 class NodeNotClosedError(TraceError):
     """A node was opened and never closed."""
 
@@ -303,7 +310,7 @@ class HiddenStateWarning(LeappWarning):
     """A tensor that outlives the node carries values from tick to tick."""
 
     what = "A tensor that outlives node {node!r} is written at {where} and its old content reaches an output."
-    remedy = "Declare it with annotate.state_tensors() or annotate.module()."
+    remedy = "Hand it in with annotate.input_tensors({node!r}, ...) and give its next value as an output."
 
 
 class UnusedInputWarning(LeappWarning):

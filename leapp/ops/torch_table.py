@@ -187,6 +187,9 @@ _DRAWS_WHEN_TRAINING: Final[frozenset[str]] = frozenset(
 
 MAY_DRAW: Final = RANDOM | _DRAWS_WHEN_TRAINING
 
+STATISTICS: Final = frozenset(("batch_norm", "instance_norm"))
+"""Calls that write running statistics, their second and third argument, without telling torch's version counters."""
+
 _ROWS: dict[Any, Row] = {}
 
 

@@ -31,10 +31,11 @@ class Value:
 
     ``recording`` and ``fx`` say where it was computed last; ``memory`` names the memory it sees, equal for values
     that alias each other; ``storage`` is the address of its storage object, valid while the object lives. ``origin``
-    is the output port it left a node by, kept when the object enters another node.
+    is the output port it left a node by, kept when the object enters another node. ``buffer`` marks a plain tensor of
+    the user's that became traced because a recorded call wrote it.
     """
 
-    __slots__ = ("fx", "memory", "origin", "recording", "storage")
+    __slots__ = ("buffer", "fx", "memory", "origin", "recording", "storage")
 
     def __init__(
         self, recording: Recording | None, fx: fx.Node | None, memory: int, storage: int, origin: PortId | None = None
@@ -44,6 +45,7 @@ class Value:
         self.memory = memory
         self.storage = storage
         self.origin = origin
+        self.buffer = False
 
 
 _WRAPPERS: dict[type, type] = {}

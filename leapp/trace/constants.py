@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import sys
+import weakref
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -96,6 +97,8 @@ class _Storage:
 
     keeper: Any
     memory: int
+    made_inside: bool
+    """Its first tensor was made while the node was open."""
     written: bool = False
     constants: list[Constant] = field(default_factory=list)
 
@@ -107,6 +110,7 @@ class Constants:
         self._recorder = recorder
         self._node_name = node_name
         self._storages: dict[int, _Storage] = {}
+        self._made: dict[int, weakref.ref[torch.Tensor]] = {}
         self._references: dict[str, Constant] = {}
         self._module_names: dict[int, tuple[Any, dict[int, tuple[str, torch.Tensor]]]] = {}
 
@@ -120,7 +124,8 @@ class Constants:
         address = untyped._cdata
         stored = self._storages.get(address)
         if stored is None:
-            stored = self._storages[address] = _Storage(untyped, self._recorder.new_memory())
+            stored = _Storage(untyped, self._recorder.new_memory(), self._is_made_inside(address))
+            self._storages[address] = stored
         # The latest moment first: an older one of the same memory is stale.
         for constant in reversed(stored.constants):
             if _same_geometry(constant.live, tensor) and (stored.written or constant.unchanged()):
@@ -137,6 +142,26 @@ class Constants:
         stored = self._storages.get(address)
         if stored is not None:
             stored.written = True
+
+    def made_inside(self, tensor: torch.Tensor) -> None:
+        """A plain tensor came into being while the node was open: its memory does not outlive the node."""
+        self._made[tensor.untyped_storage()._cdata] = weakref.ref(tensor)
+
+    def _is_made_inside(self, address: int) -> bool:
+        # An address is given out again when its tensor is gone, so only one that lives counts.
+        reference = self._made.get(address)
+        tensor = reference() if reference is not None else None
+        return tensor is not None and tensor.untyped_storage()._cdata == address
+
+    def written_from_outside(self) -> list[Constant]:
+        """Constants whose memory was there before the node and received a recorded write."""
+        return [
+            constant
+            for stored in self._storages.values()
+            if stored.written and not stored.made_inside
+            for constant in stored.constants
+            if constant.node in self._recorder.info
+        ]
 
     def finish(self) -> dict[str, torch.Tensor]:
         """Name what is left after pruning; gives attribute path -> CPU tensor that nobody else writes."""
@@ -217,7 +242,7 @@ class Constants:
         """Memory of another device or of a lazy conjugate: copied at each use, shared with nothing."""
         with no_hooks(), torch.no_grad():
             copy = tensor.detach().resolve_conj().resolve_neg().to("cpu", copy=True)
-        stored = _Storage(copy.untyped_storage(), self._recorder.new_memory())
+        stored = _Storage(copy.untyped_storage(), self._recorder.new_memory(), made_inside=True)
         self._storages[copy.untyped_storage()._cdata] = stored
         return self._add(stored, copy, place).node, stored.memory, copy.untyped_storage()._cdata
 

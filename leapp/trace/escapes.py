@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from leapp.errors import (
     DataDependentBranchError,
+    HiddenStateWarning,
     LeappWarning,
     RandomOpWarning,
     TraceEscapeWarning,
@@ -112,6 +113,10 @@ class EscapePolicy:
         """Random numbers were drawn while a node was open."""
         effect = "the draw is part of the exported model" if recorded else "one draw is frozen in the export"
         self._report(RandomOpWarning, "random", node, op, effect=effect)
+
+    def hidden_state(self, node: str, place: Place) -> None:
+        """A tensor that outlives the node carries values from tick to tick."""
+        self._warn(HiddenStateWarning, "hidden-state", node, "a write", place)
 
     def _report(self, warning: type[LeappWarning], key: str, node: str, op: str, **facts: Any) -> None:
         place = caller()

@@ -30,9 +30,12 @@ class NodeMode(TorchFunctionMode):
         row = row_of(func)
         if row.kind is Kind.CROSSING:
             return dispatch(func, args, kwargs)
-        if row.random:
-            return self._drawn(func, row.name, args, kwargs)
-        return func(*args, **kwargs)
+        result = self._drawn(func, row.name, args, kwargs) if row.random else func(*args, **kwargs)
+        if type(result) is torch.Tensor and row.kind is not Kind.METADATA and not any(result is each for each in args):
+            recording = self._session.open_in_this_thread()
+            if recording is not None:
+                recording.constants.made_inside(result)
+        return result
 
     def _drawn(self, func: Any, name: str, args: Any, kwargs: Any) -> Any:
         before = torch.random.get_rng_state()

@@ -17,12 +17,14 @@ from leapp.errors import (
     OutputNotTracedError,
     SampleMismatchError,
     SharedInputError,
+    StaleValueError,
     TensorClassError,
     UnusedInputWarning,
     WireLostWarning,
 )
 from leapp.graph._base import NodeGraph
 from leapp.trace._lineage import PortId, Value, plain_class, value_of
+from leapp.trace.alias import old_content_is_read
 from leapp.trace.constants import Constants, byte_range, no_hooks, plain, same_bytes
 from leapp.trace.recorder import Recorder
 from leapp.trace.source import Place, source_line
@@ -86,6 +88,8 @@ class Recording:
     def foreign(self, value: Value, place: Place) -> ForeignValueError:
         """The error for a value of another node that a call of this one took."""
         owner = value.recording.name if value.recording is not None else str(value.origin)
+        if owner == self.name:
+            return StaleValueError(owner=owner, user=self.name, where=self.where(place))
         return ForeignValueError(owner=owner, user=self.name, where=self.where(place))
 
     def random_state(self) -> torch.Tensor:
@@ -174,6 +178,7 @@ class Recording:
         outputs = [*leaves, *static]
         self._check_inputs_unwritten()
         self.recorder.finish(tuple(nodes))
+        self._check_hidden_state()
         attributes = self.constants.finish()
         spec = NodeSpec(
             self.name,
@@ -231,6 +236,14 @@ class Recording:
             for other in inputs[index + 1 :]:
                 if other.memory == item.memory and _overlap(item.tensor, other.tensor):
                     raise SharedInputError(node=self.name, first=item.port, second=other.port)
+
+    def _check_hidden_state(self) -> None:
+        for constant in self.constants.written_from_outside():
+            if old_content_is_read(self.recorder, constant.node):
+                written = {self.recorder.info[constant.node].memory}
+                place = next(info.place for info in self.recorder.info.values() if written & set(info.written))
+                assert place is not None
+                self.session.escapes.hidden_state(self.name, place)
 
     def _sources(self) -> dict[str, SourceLine]:
         root = self.session.root

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import torch
 
-from leapp.errors import ForeignValueError, UnrecordableOpError, WrongThreadError
+from leapp.errors import UnrecordableOpError, WrongThreadError
 from leapp.ops._row import Kind, Row
-from leapp.ops.torch_table import row_of
+from leapp.ops.torch_table import STATISTICS, row_of
 from leapp.trace._lineage import Value, plain_class, register_wrapper
 from leapp.trace.constants import no_hooks, same_bytes
 from leapp.trace.recorder import NO_MEMORY, OpInfo
@@ -76,13 +76,15 @@ _COPIES: Final = frozenset(
 class Call:
     """The argument side of one recorded call: graph arguments, and the memory that went in."""
 
-    __slots__ = ("memories", "place", "recording")
+    __slots__ = ("memories", "place", "recording", "tensors")
 
     def __init__(self, recording: Recording, place: Place) -> None:
         self.recording = recording
         self.place = place
         self.memories: list[tuple[int, int]] = []
         """(storage address, memory number) of each tensor argument."""
+        self.tensors: list[torch.Tensor] = []
+        """The tensor arguments themselves, in the same order."""
 
     def argument(self, thing: Any) -> Any:
         """The graph argument for one argument of any kind."""
@@ -90,12 +92,26 @@ class Call:
         if kind is TracedTensor or kind is TracedParameter:
             value: Value = thing._leapp
             if value.recording is not self.recording:
-                raise self.recording.foreign(value, self.place)
+                return self._other(thing, value)
             self.memories.append((value.storage, value.memory))
+            self.tensors.append(thing)
             return value.fx
         if kind in _ATOMS:
             return thing
         return self._rare(thing, kind)
+
+    def _other(self, thing: torch.Tensor, value: Value) -> fx.Node:
+        """A traced value that this recording did not compute: an error, or a buffer that an earlier entry wrote."""
+        if value.buffer and value.recording is not None and value.recording.name == self.recording.name:
+            return self._constant(thing)
+        raise self.recording.foreign(value, self.place)
+
+    def _constant(self, thing: torch.Tensor) -> fx.Node:
+        with no_hooks():
+            node, memory, address = self.recording.constants.use(thing, self.place)
+        self.memories.append((address, memory))
+        self.tensors.append(thing)
+        return node
 
     def _rare(self, thing: Any, kind: type) -> Any:
         if kind is list:
@@ -107,9 +123,7 @@ class Call:
         if kind is dict:
             return {key: self.argument(item) for key, item in thing.items()}
         if isinstance(thing, torch.Tensor):
-            node, memory, address = self.recording.constants.use(thing, self.place)
-            self.memories.append((address, memory))
-            return node
+            return self._constant(thing)
         if isinstance(thing, np.generic):
             return thing.item()
         if isinstance(thing, np.ndarray):
@@ -148,7 +162,10 @@ def dispatch(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             return func(*args, **kwargs)
     recording = first.recording
     if recording is None or not recording.open:
-        return _outside(func, row, args, kwargs, first)
+        again = _entered_again(first)
+        if again is None:
+            return _outside(func, row, args, kwargs, first)
+        recording = again
     if recording.thread != recording.session.thread():
         raise WrongThreadError(
             node=recording.name, thread=recording.session.thread_name(), owner=recording.thread_name,
@@ -157,6 +174,14 @@ def dispatch(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if row.kind is Kind.RECORD:
         return _record(func, row, args, kwargs, recording)
     return _special(func, row, args, kwargs, recording)
+
+
+def _entered_again(value: Value) -> Recording | None:
+    """The open entry of the node whose earlier entry wrote this buffer: to it, the buffer is plain memory again."""
+    if not value.buffer or value.recording is None or not value.recording.session.active:
+        return None
+    user = value.recording.session.open_in_this_thread()
+    return user if user is not None and user.name == value.recording.name else None
 
 
 def _first_value(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Value | None:
@@ -191,10 +216,15 @@ def _record(func: Any, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any], 
     graph_args = tuple([argument(item) for item in args])
     graph_kwargs = {name: argument(item) for name, item in kwargs.items()} if kwargs else kwargs
     state = recording.random_state() if row.random else None
+    with _no_subclass():
+        versions = [each._version for each in call.tensors if not each.is_inference()]
     result = run(func, row, args, kwargs)
+    with _no_subclass():
+        wrote = versions != [each._version for each in call.tensors if not each.is_inference()]
     if state is not None:
         recording.note_random(row.name, state)
-    return _write_down(row, call, args, kwargs, graph_args, graph_kwargs, result)
+    written = _written(row, call, args, kwargs, versions) if _may_write(row, kwargs) or wrote else ()
+    return _write_down(row, call, args, kwargs, graph_args, graph_kwargs, result, written)
 
 
 def _write_down(
@@ -205,11 +235,11 @@ def _write_down(
     graph_args: tuple[Any, ...],
     graph_kwargs: dict[str, Any],
     result: Any,
+    written: tuple[int, ...],
 ) -> Any:
     recording = call.recording
-    written = _written(row, call, args, kwargs) if row.writes or kwargs else ()
     kind = type(result)
-    if kind is torch.Tensor:
+    if kind is torch.Tensor and not written:
         address = result.untyped_storage()._cdata
         memory = call.memory_of(address)
         info = OpInfo(call.place, memory, written, result.dtype, result.shape)
@@ -255,7 +285,9 @@ def _tensor_again(
         dtype, shape = result.dtype, result.shape
     memory = call.memory_of(address)
     node = _append(row, recording, args, graph_args, graph_kwargs, OpInfo(call.place, memory, written, dtype, shape))
-    mark(result, Value(recording, node, memory, address, value.origin if value else None), recording.session)
+    new = Value(recording, node, memory, address, value.origin if value else None)
+    new.buffer = value is None or value.buffer
+    mark(result, new, recording.session)
     if written:
         recording.constants.mark_written(address)
         if "out" in kwargs:
@@ -341,21 +373,37 @@ def _wrap_items(recording: Recording, call: Call, node: fx.Node, items: Any) -> 
             _wrap_items(recording, call, inner, item)
 
 
-def _written(row: Row, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, ...]:
-    """Memory numbers that the call wrote: its first argument, ``out=``, or the input of an ``inplace=True``."""
-    targets: list[Any] = []
-    if row.writes or kwargs.get("inplace") is True:
-        targets.append(args[0] if args else kwargs.get("input"))
+def _may_write(row: Row, kwargs: dict[str, Any]) -> bool:
+    """Whether a call may write memory without a version counter that shows it."""
+    return row.writes or (bool(kwargs) and ("out" in kwargs or row.name in STATISTICS))
+
+
+def _written(
+    row: Row, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any], versions: list[int]
+) -> tuple[int, ...]:
+    """Memory numbers that the call wrote: those whose version moved, the first argument of a write, ``out=``.
+
+    Versions alone are not enough: inference tensors have none.
+    """
+    written: set[int] = set()
+    with _no_subclass():
+        counted = [index for index, each in enumerate(call.tensors) if not each.is_inference()]
+        for index, version in zip(counted, versions, strict=True):
+            if call.tensors[index]._version != version:
+                written.add(call.memories[index][1])
+                call.recording.constants.mark_written(call.memories[index][0])
+    targets: list[Any] = [args[0] if args else kwargs.get("input")] if row.writes else []
+    if row.name in STATISTICS and (kwargs.get("training") or kwargs.get("use_input_stats")):
+        targets += [*args[1:3], kwargs.get("running_mean"), kwargs.get("running_var")]
     out = kwargs.get("out")
     if out is not None:
         targets.extend(out if isinstance(out, (tuple, list)) else [out])
-    written: list[int] = []
     for target in targets:
-        if isinstance(target, torch.Tensor):
-            with no_hooks():
-                address = target.untyped_storage()._cdata
-            written.extend(memory for known, memory in call.memories if known == address)
-    return tuple(written)
+        for index, tensor in enumerate(call.tensors):
+            if tensor is target:
+                written.add(call.memories[index][1])
+                call.recording.constants.mark_written(call.memories[index][0])
+    return tuple(sorted(written))
 
 
 def _adopt_written(call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -370,7 +418,9 @@ def _adopt_written(call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
             recording.constants.mark_written(address)
             if type(target) not in TRACED:
                 node, memory, address = recording.constants.use(target, call.place)
-                mark(target, Value(recording, node, memory, address), recording.session)
+                value = Value(recording, node, memory, address)
+                value.buffer = True
+                mark(target, value, recording.session)
 
 
 def _special(func: Any, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any], recording: Recording) -> Any:
@@ -423,8 +473,7 @@ def _outside(func: Any, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any],
     if session is not None and session.active and not (row.kind is Kind.ESCAPE and row.name in _DISPLAY):
         user = session.open_in_this_thread()
         if user is not None:
-            assert recording is not None
-            raise ForeignValueError(owner=recording.name, user=user.name, where=user.where(caller()))
+            raise user.foreign(value, caller())
     result = run(func, row, args, kwargs)
     if session is None or not session.active or not isinstance(result, torch.Tensor) or type(result) in TRACED:
         return result
