@@ -31,6 +31,7 @@ from leapp.errors import (
     InterpreterError,
     LeappError,
     MissingDependencyError,
+    SecondSessionError,
     ValidationError,
     WorkerFaultError,
 )
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 
 LOG_FOLDER: Final = ".logs"
 """Below the output folder: what failed sessions printed, until the pipeline is built again."""
+MAX_LOG_BYTES: Final = 4 << 20
+"""Of what a session prints, the end is kept."""
 _TAIL_LINES: Final = 20
 _ASK_VERSION: Final = "import leapp; print(leapp.__version__)"
 
@@ -299,13 +302,13 @@ def _trace(context: _Context, scratch: Path) -> _Traced:
             grace_s=context.grace_s,
             cancel=context.cancel,
         )
-        printed = outcome.log.read_bytes()
+        printed = _end_of(outcome.log)
     checks = tuple(CheckRow.from_json(row) for row in outcome.compiled.checks) if outcome.compiled is not None else ()
     error = _error_of(context, outcome)
     if error is not None:
         log = context.keep_log(printed)
         raise _Stopped(error, details=_details(outcome, printed), log=log, checks=checks)
-    assert outcome.compiled is not None  # noqa: S101  # _error_of has looked
+    assert outcome.compiled is not None  # _error_of has looked
     return _Traced(Path(outcome.compiled.bundle), checks, tuple(outcome.compiled.errors), _notes(outcome), printed)
 
 
@@ -324,14 +327,15 @@ def _environment(plan: PipelinePlan, home: Path, temporary: Path) -> dict[str, s
 def _error_of(context: _Context, outcome: SessionOutcome) -> LeappError | None:
     """What went wrong, unless the session left a bundle that counts.
 
-    An error of ours counts in any case: it says that the entry broke a rule, such as a second ``start()``. Any other
-    end of the process counts only while there is no bundle.
+    Once a sound bundle is written, only a second ``start()`` can take it back: nobody knows then which one was meant.
     """
     ending, manifest = outcome.ending, context.plan.manifest
     entry = manifest.pipeline.entry.text
     if outcome.how is HowEnded.CANCELLED:
         return BuildCancelledError(manifest=manifest.shown)
-    if ending is not None and ending.kind is EndingKind.REFUSED:
+    refused = ending is not None and ending.kind is EndingKind.REFUSED
+    sound = outcome.compiled is not None and outcome.compiled.status == "ok"
+    if ending is not None and refused and not (sound and ending.error_class != SecondSessionError.__name__):
         return ending.error() or BuildError(detail=ending.text)
     if outcome.compiled is not None:
         return None
@@ -348,7 +352,10 @@ def _notes(outcome: SessionOutcome) -> tuple[str, ...]:
     ending = outcome.ending
     notes: list[str] = []
     if ending is not None and ending.kind is not EndingKind.RETURNED:
-        notes.append(f"After its bundle was written, the entry {ending.text}.")
+        how = ending.text
+        if ending.kind in {EndingKind.REFUSED, EndingKind.FAULT}:
+            how = f"raised {ending.error_class}: {ending.text.partition(chr(10))[0]}"
+        notes.append(f"After its bundle was written, the entry {how.rstrip('.')}.")
     if outcome.how is not HowEnded.BY_ITSELF:
         notes.append("Its process did not end after its bundle was written, and was ended.")
     elif ending is None:
@@ -364,6 +371,17 @@ def _end_of_process(status: int) -> str:
     except ValueError:
         name = f"signal {-status}"
     return f"was killed by {name}"
+
+
+def _end_of(log: Path) -> bytes:
+    """What a session printed; of very much, the end."""
+    size_bytes = log.stat().st_size
+    with log.open("rb") as file:
+        if size_bytes <= MAX_LOG_BYTES:
+            return file.read()
+        file.seek(size_bytes - MAX_LOG_BYTES)
+        left_out = f"[{size_bytes - MAX_LOG_BYTES} bytes before this are left out]\n"
+        return left_out.encode() + file.read()
 
 
 def _details(outcome: SessionOutcome, printed: bytes) -> str:

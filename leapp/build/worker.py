@@ -5,6 +5,7 @@ Started as ``python -m leapp.build.worker REQUEST`` by ``leapp.build.isolate``; 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import faulthandler
 import os
@@ -49,7 +50,8 @@ def main(request_path: Path) -> int:
         # A process that the entry forked came back through our frames: it must not report in its parent's place.
         os._exit(ending.exit_code)
     for stream in (sys.stdout, sys.stderr):
-        stream.flush()
+        with contextlib.suppress(Exception):  # the entry may have closed or replaced them; the record must be written
+            stream.flush()
     ending.write(request_path.with_name(ENDING_FILE))
     return ending.exit_code
 

@@ -128,6 +128,8 @@ def _op(step: Mapping[str, Any], source: Mapping[str, Any] | None) -> PageOp:
     arguments += [f"{key}={argument_text(each)}" for key, each in step.get("kwargs", {}).items()]
     result = f"{step['dtype']} {_shape(step['shape'])}" if "dtype" in step else ""
     place = f"{source['file']}:{source['line']}" if source else ""
+    if step.get("op") == "get_attr":  # a constant is fetched; its own name is the target
+        return PageOp(step["id"], "constant", step["target"], result, place)
     return PageOp(step["id"], step["target"], ", ".join(arguments), result, place)
 
 
@@ -195,7 +197,9 @@ def _header(page: Page) -> Html:
     if page.version:
         facts.append(("Version", page.version))
     facts.append(("Digest", _code(page.digest) if page.digest else _soft("in bundle.json, once the bundle is sealed")))
-    facts += [(name.replace("_", " ").capitalize(), _value(value)) for name, value in sorted(page.configs.items())]
+    for name, value in sorted(page.configs.items()):
+        unit = " Hz" if name == "frequency" else None
+        facts.append((name.replace("_", " ").capitalize(), join(_value(value), unit)))
     facts.append(("Nodes", join(*_separated([_link(node.spec.name, page) for node in page.nodes]))))
     if page.checks:
         passed = sum(row.ok for row in page.checks)

@@ -14,6 +14,7 @@ import pytest
 from build_projects import Project
 
 from leapp import cli
+from leapp.build import run
 from leapp.build.plan import make_plan
 from leapp.build.run import LOG_FOLDER, build
 from leapp.bundle import read
@@ -77,6 +78,11 @@ def second_start():
     leapp.start("q")
 
 
+def refused_after():
+    compiled()
+    leapp.stop()
+
+
 def exits_early():
     record()
     print("giving up", flush=True)
@@ -101,8 +107,8 @@ def frozen():
 """
 
 NAMES = (
-    "control_loop", "only_annotates", "annotates_and_exits", "dies", "is_killed", "raises_after", "hangs",
-    "second_start", "exits_early", "boom", "nothing", "frozen",
+    "control_loop", "only_annotates", "annotates_and_exits", "dies", "is_killed", "raises_after", "refused_after",
+    "hangs", "second_start", "exits_early", "boom", "nothing", "frozen",
 )  # fmt: skip
 
 
@@ -191,6 +197,7 @@ def test_a_script_gets_its_argv_and_the_manifests_word_counts(built):
         ("dies", "ended its process with status 7"),
         ("is_killed", "was killed by SIGSEGV"),
         ("raises_after", "raised RuntimeError: simulator closed"),
+        ("refused_after", "raised NoSessionError: leapp.stop() was called"),
         ("hangs", "did not end after its bundle was written"),
     ],
 )
@@ -230,6 +237,15 @@ def test_failures_keep_what_the_session_printed(built):
     assert "giving up" in results["exits_early"].log.read_text()
     assert 'raise ValueError("boom")' in results["boom"].details
     assert not (project.root / "dist" / LOG_FOLDER / "dies-1.0.0.log").exists()
+
+
+def test_of_a_long_log_the_end_is_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(run, "MAX_LOG_BYTES", 10)
+    log = tmp_path / "log"
+    log.write_bytes(b"x" * 25 + b"the end")
+    assert run._end_of(log) == b"[22 bytes before this are left out]\nxxxthe end"
+    log.write_bytes(b"the end")
+    assert run._end_of(log) == b"the end"
 
 
 def test_records_are_json(built):
