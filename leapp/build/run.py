@@ -354,7 +354,8 @@ def _notes(outcome: SessionOutcome) -> tuple[str, ...]:
     if ending is not None and ending.kind is not EndingKind.RETURNED:
         how = ending.text
         if ending.kind in {EndingKind.REFUSED, EndingKind.FAULT}:
-            how = f"raised {ending.error_class}: {ending.text.partition(chr(10))[0]}"
+            first_line, _, _ = ending.text.partition("\n")
+            how = f"raised {ending.error_class}: {first_line}"
         notes.append(f"After its bundle was written, the entry {how.rstrip('.')}.")
     if outcome.how is not HowEnded.BY_ITSELF:
         notes.append("Its process did not end after its bundle was written, and was ended.")
