@@ -5,6 +5,7 @@ Importing this module needs neither torch nor onnx; ``OnnxSession`` needs NumPy 
 
 from __future__ import annotations
 
+import gc
 import math
 import re
 import tempfile
@@ -32,6 +33,8 @@ EXTERNAL_DATA_ABOVE_BYTES = 2_000_000_000
 
 _LARGE_GRAPH_NODES = 2_000
 """The rewrite rules of the ONNX optimiser search the whole graph once per node; above this they are left out."""
+
+_WORTH_COLLECTING_BYTES: Final = 32_000_000
 
 _STACK_TRACE: Final = "pkg.torch.onnx.stack_trace"
 _OPSET_DOMAINS: Final = ("", "ai.onnx")
@@ -112,8 +115,12 @@ def _onnxruntime() -> Any:
     return onnxruntime
 
 
-def _session(runtime: Any, path: Path) -> Any:
+def _session(runtime: Any, path: Path, *, only_checked: bool = False) -> Any:
+    """A session of ours; ``only_checked`` leaves out what prepares weights for running."""
     options = runtime.SessionOptions()
+    if only_checked:
+        options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        options.add_session_config_entry("session.disable_prepacking", "1")
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.use_deterministic_compute = True
     options.log_severity_level = 4  # what matters is raised
@@ -142,10 +149,9 @@ class OnnxBackend:
         try:
             with removed_on_error(path, data), undisturbed():
                 _check_ports(graph, self.format)
-                if self._legacy:
-                    external = _write_legacy(graph, example, path, data, self.format, options)
-                else:
-                    external = _write_dynamo(graph, example, path, data, self.format, options)
+                export = _legacy_model if self._legacy else _dynamo_model
+                # Handed over, not kept here: the model is freed before the file is read back.
+                external = _save(graph, export(graph, example, path, self.format, options), path, data, self, options)
         except ModuleNotFoundError as error:
             raise missing_library(self.format, error) from error
         details = {"opset_version": options.opset_version, "ir_version": options.ir_version}
@@ -194,14 +200,10 @@ def _check_ports(recording: NodeGraph, format: ExportFormat) -> None:
         raise unsupported(recording, format, f"port {min(both)!r}", why)
 
 
-def _write_dynamo(
-    recording: NodeGraph,
-    example: tuple[torch.Tensor, ...],
-    path: Path,
-    data: Path,
-    format: ExportFormat,
-    options: ExportOptions,
-) -> bool:
+def _dynamo_model(
+    recording: NodeGraph, example: tuple[torch.Tensor, ...], _path: Path, format: ExportFormat, options: ExportOptions
+) -> Any:
+    """An ``onnx_ir.Model`` from torch's dynamo exporter, weights by reference."""
     import torch
 
     from leapp.export._recording import culprit_by_op, tagged_culprit, unsupported
@@ -219,17 +221,13 @@ def _write_dynamo(
         raise unsupported(recording, format, culprit, error) from error
     if options.optimize:
         _optimise(exported.model)
-    return _save(recording, exported.model, path, data, format, options)
+    return exported.model
 
 
-def _write_legacy(
-    recording: NodeGraph,
-    example: tuple[torch.Tensor, ...],
-    path: Path,
-    data: Path,
-    format: ExportFormat,
-    options: ExportOptions,
-) -> bool:
+def _legacy_model(
+    recording: NodeGraph, example: tuple[torch.Tensor, ...], path: Path, format: ExportFormat, options: ExportOptions
+) -> Any:
+    """An ``onnx_ir.Model`` from torch's legacy exporter."""
     import onnx_ir
     import torch
 
@@ -262,7 +260,10 @@ def _write_legacy(
             raise unsupported(recording, format, culprit_by_op(recording, str(error)), error) from error
         model = onnx_ir.load(raw)
         _restore_inputs(recording.spec, model.graph)
-        return _save(recording, model, path, data, format, options)
+        for value in model.graph.initializers.values():
+            if isinstance(value.const_value, onnx_ir.ExternalTensor):
+                value.const_value = onnx_ir.tensor(value.const_value.numpy(), name=value.name)
+        return model
 
 
 def _restore_inputs(spec: NodeSpec, graph: Any) -> None:
@@ -303,7 +304,7 @@ def _optimise(model: Any) -> None:
 
 
 def _save(
-    recording: NodeGraph, model: Any, path: Path, data: Path, format: ExportFormat, options: ExportOptions
+    recording: NodeGraph, model: Any, path: Path, data: Path, backend: OnnxBackend, options: ExportOptions
 ) -> bool:
     """Give the model our names and versions, write and check it. Returns whether there is a data file."""
     import onnx
@@ -315,25 +316,32 @@ def _save(
     opset = next((model.opset_imports[name] for name in _OPSET_DOMAINS if name in model.opset_imports), None)
     if opset != options.opset_version:
         why = f"the exporter wrote opset {opset} instead"
-        raise unsupported(recording, format, f"opset {options.opset_version}", why)
+        raise unsupported(recording, backend.format, f"opset {options.opset_version}", why)
     _own_outputs(model.graph)
     _name_ports(recording.spec, model.graph)
     origins = {node.name: node.metadata_props.get(_STACK_TRACE, "") for node in model.graph.all_nodes()}
     weights = sum(value.const_value.nbytes for value in model.graph.initializers.values() if value.const_value)
     external: bool = weights > EXTERNAL_DATA_ABOVE_BYTES
-    onnx_ir.save(model, path, external_data=data.name if external else None)
-    del model  # its weights may be copies; the runtime below holds them once more
+    if external:
+        onnx_ir.save(model, path, external_data=data.name)
+    else:
+        message = onnx_ir.to_proto(model)
+        del model
+        if weights > _WORTH_COLLECTING_BYTES:
+            gc.collect()  # a model is full of cycles, and what it was made from holds the weights once more
+        path.write_bytes(message.SerializeToString())
+        del message
     from leapp.export import canon_onnx
 
     canon_onnx.canonicalise(path, options.metadata)
     try:
         onnx.checker.check_model(str(path))
     except onnx.checker.ValidationError as error:
-        raise unsupported(recording, format, None, error) from error
+        raise unsupported(recording, backend.format, None, error) from error
     try:
-        _session(_onnxruntime(), path)
+        _session(_onnxruntime(), path, only_checked=True)
     except Exception as error:  # onnxruntime's exceptions have no common base; all mean that it cannot run the file
-        raise unsupported(recording, format, _refused(recording, error, origins), _one_line(error)) from error
+        raise unsupported(recording, backend.format, _refused(recording, error, origins), _one_line(error)) from error
     return external
 
 
