@@ -60,13 +60,14 @@ def recorded(model: torch.nn.Module, width: int) -> tuple[NodeGraph, dict[str, t
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
     """Neither progress lines nor deprecation warnings of torch's exporters."""
-    with (
-        warnings.catch_warnings(),
-        contextlib.redirect_stdout(io.StringIO()),
-        contextlib.redirect_stderr(io.StringIO()),
-    ):
-        warnings.simplefilter("ignore")
-        yield
+    sink = io.StringIO()
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stdout(sink), contextlib.redirect_stderr(sink):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(logging.NOTSET)
 
 
 def by_hand(format: ExportFormat, model: torch.nn.Module, width: int, path: Path) -> None:

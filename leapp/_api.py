@@ -266,8 +266,10 @@ def _build_options(policy: BuildPolicy, options: Any) -> Any:
     configs = dict(options.configs)
     if policy.frequency_hz is not None:
         configs["frequency"] = policy.frequency_hz
+    tolerances_for = policy.tolerances_for
     return replace(
         options,
+        tolerances_for=(lambda node: tolerances_for(node, options.rtol, options.atol)) if tolerances_for else None,
         formats_for=lambda node: policy.formats_for(node.name, node.export_with),
         onnx_for=policy.onnx_for,
         tolerances_for=lambda node: policy.tolerances_for(node, options.rtol, options.atol),
@@ -350,7 +352,7 @@ def install_build(policy: BuildPolicy) -> None:
 def begin_build_session() -> None:
     """Open the session that an entry without ``start()`` records into."""
     policy = _process.policy
-    assert policy is not None  # noqa: S101 - install_build came first
+    assert policy is not None
     _process.implicit = _begin(
         SessionOptions(
             name=policy.name,
@@ -371,7 +373,7 @@ def finish_build_session() -> None:
     if _process.compiled:
         return
     policy = _process.policy
-    assert policy is not None  # noqa: S101 - install_build came first
+    assert policy is not None
     folder = policy.save_path / policy.name
     session = sessions.current()
     if session is None or session.options.folder != folder:
