@@ -266,10 +266,8 @@ def _build_options(policy: BuildPolicy, options: Any) -> Any:
     configs = dict(options.configs)
     if policy.frequency_hz is not None:
         configs["frequency"] = policy.frequency_hz
-    tolerances_for = policy.tolerances_for
     return replace(
         options,
-        tolerances_for=(lambda node: tolerances_for(node, options.rtol, options.atol)) if tolerances_for else None,
         formats_for=lambda node: policy.formats_for(node.name, node.export_with),
         onnx_for=policy.onnx_for,
         tolerances_for=lambda node: policy.tolerances_for(node, options.rtol, options.atol),

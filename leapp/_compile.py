@@ -56,18 +56,12 @@ class CompileOptions:
     atol: float = ATOL
     tolerances_for: Callable[[str], tuple[float, float]] | None = None
     """By node; None: ``rtol`` and ``atol`` for all."""
-    tolerances_for: Callable[[str], tuple[float, float]] | None = None
-    """``(rtol, atol)`` of a node, where they are not the same for all."""
     strict: bool = True
     configs: Mapping[str, JSON] = field(default_factory=dict)
     metadata: Mapping[str, JSON] = field(default_factory=dict)
     configured_nodes: frozenset[str] = frozenset()
     manifest: str = ""
     only: str | None = None
-
-    def tolerances(self, node: str) -> tuple[float, float]:
-        """``(rtol, atol)`` that a node's outputs are compared with."""
-        return (self.rtol, self.atol) if self.tolerances_for is None else self.tolerances_for(node)
 
     def tolerances(self, node: str) -> schema.Tolerances:
         """What the replayed outputs of a node may differ by."""

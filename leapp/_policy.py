@@ -41,8 +41,6 @@ class BuildPolicy:
     """ONNX opset and IR version of a node."""
     tolerances_for: Callable[[str, float, float], tuple[float, float]] = _as_given
     """``rtol`` and ``atol`` of a node, given those of ``compile_graph``."""
-    tolerances_for: Callable[[str, float, float], tuple[float, float]] | None = None
-    """``(rtol, atol)`` of a node, given the script's."""
     configured_nodes: frozenset[str] = frozenset()
     """Nodes that the manifest has a table for; one that the entry never opens is an error."""
     frequency_hz: float | None = None

@@ -130,9 +130,6 @@ def policy(request: SessionRequest, folder: Path) -> BuildPolicy:
     def tolerances_for(node: str, rtol: float, atol: float) -> tuple[float, float]:
         return manifest.tolerances_for(node, rtol=rtol, atol=atol)
 
-    def tolerances_for(node: str, rtol: float, atol: float) -> tuple[float, float]:
-        return manifest.tolerances_for(node, rtol=rtol, atol=atol)
-
     def on_compiled(result: CompileResult) -> None:
         rows = check_rows(result.reports.values())
         checks = tuple(row.as_json() for row in rows)
@@ -147,7 +144,6 @@ def policy(request: SessionRequest, folder: Path) -> BuildPolicy:
         root=manifest.root,
         formats_for=manifest.formats_for,
         onnx_for=onnx_for,
-        tolerances_for=tolerances_for,
         tolerances_for=tolerances_for,
         configured_nodes=frozenset(manifest.nodes),
         frequency_hz=manifest.pipeline.frequency_hz,
