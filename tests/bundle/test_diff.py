@@ -1,0 +1,283 @@
+"""Each cause alone, told apart from the others, and only that one."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from bundle_cases import TOOLCHAIN, make, manifest_of, reseal, rewrite_json, rewrite_yaml, stage, two_nodes
+
+from leapp._canonical import readable_json
+from leapp.bundle import read, write
+from leapp.bundle.diff import BundleDiff, Cause, Change, diff
+from leapp.bundle.samples import RawTensor, write_tensors
+from leapp.errors import BundleDigestError, NotABundleError
+
+GRAPH = {
+    "schema": 1,
+    "node": "estimator",
+    "inputs": [],
+    "ops": [
+        {"id": "scale", "op": "get_attr", "target": "_tensor_constant0", "args": [], "kwargs": {}},
+        {
+            "id": "mul", "op": "call_function", "target": "torch.mul", "args": [{"ref": "x"}, 2.0],
+            "kwargs": {"out": None}, "dtype": "float32", "shape": [3],
+        },
+    ],
+    "outputs": [],
+}  # fmt: skip
+
+
+@pytest.fixture
+def pair(tmp_path):
+    """Two equal bundles with a graph and source lines."""
+    folders = []
+    for name in ("a", "b"):
+        folder = tmp_path / name
+        folder.mkdir()
+        stage(folder)
+        (folder / "nodes/estimator/graph.json").write_bytes(readable_json(GRAPH))
+        lines = {"mul": {"file": "src/net.py", "line": 7}, "scale": {"file": "src/net.py", "line": 5}}
+        (folder / "evidence/sources/estimator.json").write_bytes(readable_json(lines))
+        write.seal(folder, name="two", version="1.0.0", status="ok")
+        folders.append(folder)
+    return folders
+
+
+def node_manifest(folder, change, node="estimator"):
+    rewrite_json(folder / "nodes" / node / "manifest.json", change)
+    reseal(folder)
+
+
+def causes(found: BundleDiff) -> dict[str, tuple[Cause, ...]]:
+    return {each.path: each.causes for each in found.files}
+
+
+def test_equal_bundles_are_equal_whatever_their_evidence_says(pair):
+    a, b = pair
+    (b / "log.txt").write_text("another run\n")
+    write.index_evidence(b, "two")
+    found = diff(a, b)
+    assert found.equal
+    assert (found.files, found.findings, found.causes, found.keys) == ((), (), (), frozenset())
+
+
+def test_a_model_that_differs_in_bytes_alone(pair):
+    a, b = pair
+    model = b / "nodes/estimator/estimator.onnx"
+    model.write_bytes(model.read_bytes() + b"!")
+    reseal(b)
+    found = diff(a, b)
+    assert not found.equal
+    assert causes(found) == {"nodes/estimator/estimator.onnx": (Cause.BYTES,)}
+    assert found.files[0].change is Change.DIFFERS
+    assert found.keys == {"file:nodes/estimator/estimator.onnx"}
+
+
+def test_files_that_repeat_digests_take_the_cause_of_what_they_repeat(tmp_path):
+    make(tmp_path / "a", marker="one")
+    make(tmp_path / "b", marker="two")
+    found = diff(tmp_path / "a", tmp_path / "b")
+    assert {"two.yaml", "nodes/policy/manifest.json", "nodes/policy/policy.pt"} < set(causes(found))
+    assert set(causes(found).values()) == {(Cause.BYTES,)}
+    assert found.findings == ()
+
+
+def test_a_constant_is_named_with_its_line(pair):
+    a, b = pair
+
+    def change(manifest):
+        manifest["constants"][0]["sha256"] = "5" * 64
+        manifest["weights_sha256"] = "6" * 64
+
+    node_manifest(b, change)
+    model = b / "nodes/estimator/estimator.onnx"
+    model.write_bytes(model.read_bytes() + b"!")
+    reseal(b)
+    found = diff(a, b)
+    assert found.causes == (Cause.CONSTANTS,)
+    assert causes(found)["nodes/estimator/estimator.onnx"] == (Cause.CONSTANTS,)
+    (finding,) = found.findings
+    assert (finding.node, finding.part, finding.source) == ("estimator", "constant '_tensor_constant0'", "src/net.py:5")
+    assert "node 'estimator': constant '_tensor_constant0' differs (src/net.py:5)" in found.lines()[-1]
+
+
+def test_a_constant_of_another_shape_says_so(pair):
+    a, b = pair
+    node_manifest(b, lambda manifest: manifest["constants"][0].update(shape=[3], dtype="float64"))
+    assert "float32[2] -> float64[3]" in diff(a, b).findings[0].text()
+
+
+def test_a_constant_that_only_one_has(pair):
+    a, b = pair
+    node_manifest(b, lambda manifest: manifest.update(constants=[]))
+    assert [(each.cause, each.change) for each in diff(a, b).findings] == [(Cause.CONSTANTS, Change.ONLY_FIRST)]
+    assert [each.change for each in diff(b, a).findings] == [Change.ONLY_SECOND]
+
+
+def test_the_first_operation_that_differs_is_shown_with_its_line(pair):
+    a, b = pair
+
+    def change(graph):
+        graph["ops"][1]["args"][1] = 3.0
+
+    rewrite_json(b / "nodes/estimator/graph.json", change)
+    node_manifest(b, lambda manifest: manifest.update(graph_sha256="7" * 64))
+    found = diff(a, b)
+    assert found.causes == (Cause.GRAPH,)
+    assert causes(found)["nodes/estimator/graph.json"] == (Cause.GRAPH,)
+    (finding,) = found.findings
+    assert finding.first == "%mul = torch.mul(%x, 2.0, out=null) -> float32[3]"
+    assert finding.second == "%mul = torch.mul(%x, 3.0, out=null) -> float32[3]"
+    assert (finding.part, finding.source) == ("operation 2", "src/net.py:7")
+
+
+def test_an_operation_more(pair):
+    a, b = pair
+    rewrite_json(b / "nodes/estimator/graph.json", lambda graph: graph["ops"].append({"id": "add", "target": "t.add"}))
+    node_manifest(b, lambda manifest: manifest.update(graph_sha256="7" * 64))
+    (finding,) = diff(a, b).findings
+    assert (finding.part, finding.change, finding.second) == ("operation 3", Change.ONLY_SECOND, "%add = t.add()")
+
+
+def test_ports_tolerances_and_artifacts_are_contract(pair):
+    a, b = pair
+    node_manifest(b, lambda manifest: manifest["tolerances"].update(rtol=0.5))
+    node_manifest(b, lambda manifest: manifest["inputs"][0]["semantics"].update(unit="deg"))
+    found = diff(a, b)
+    assert found.causes == (Cause.CONTRACT,)
+    assert {(each.part, each.first, each.second) for each in found.findings} == {
+        ("tolerances.rtol", "0.001", "0.5"),
+        ("inputs[0: joint_pos].semantics.unit", '"rad"', '"deg"'),
+    }
+
+
+def test_wires_and_settings_of_the_pipeline_are_contract(pair):
+    a, b = pair
+
+    def change(contract):
+        contract["pipeline"]["configs"]["frequency"] = 100
+        contract["pipeline"]["data_flow"]["estimator/features"] = ["policy/hidden"]
+
+    rewrite_yaml(b, change)
+    found = diff(a, b)
+    assert causes(found) == {"two.yaml": (Cause.CONTRACT,)}
+    assert {each.part for each in found.findings} == {
+        "pipeline.configs.frequency",
+        "pipeline.data_flow.estimator/features",
+    }
+
+
+def test_another_tool_chain_explains_models_that_differ_in_nothing_else(pair):
+    a, b = pair
+    rewrite_yaml(b, lambda contract: contract["system information"].update({"torch version": "2.12.0"}))
+    model = b / "nodes/estimator/estimator.onnx"
+    model.write_bytes(model.read_bytes() + b"!")
+    reseal(b)
+    found = diff(a, b)
+    assert found.causes == (Cause.TOOL_CHAIN,)
+    assert causes(found) == {"nodes/estimator/estimator.onnx": (Cause.TOOL_CHAIN,), "two.yaml": (Cause.TOOL_CHAIN,)}
+    assert found.findings[0].text() == 'torch version: "2.13.0" -> "2.12.0"'
+
+
+def test_first_tick_values_are_constants_by_name(pair):
+    a, b = pair
+    write_tensors(b / "two_initial_values.safetensors", {"estimator/memory": RawTensor("float32", (3,), b"\1" * 12)})
+    reseal(b)
+    found = diff(a, b)
+    assert causes(found) == {"two_initial_values.safetensors": (Cause.CONSTANTS,)}
+    assert found.findings[0].text() == "initial value of 'estimator/memory' differs"
+
+
+def test_version_and_status_are_contract(tmp_path):
+    make(tmp_path / "a")
+    make(tmp_path / "b", version="2.0.0", status="failed")
+    found = diff(tmp_path / "a", tmp_path / "b")
+    assert found.files == ()
+    assert not found.equal
+    assert [each.text() for each in found.findings] == ['version: "1.0.0" -> "2.0.0"', 'status: "ok" -> "failed"']
+
+
+def test_a_node_and_its_files_that_only_one_has(tmp_path):
+    make(tmp_path / "a")
+    make(tmp_path / "b", nodes=("estimator", "other"))
+    found = diff(tmp_path / "a", tmp_path / "b")
+    nodes = {(each.node, each.change) for each in found.findings if each.cause is Cause.GRAPH}
+    assert nodes == {("policy", Change.ONLY_FIRST), ("other", Change.ONLY_SECOND)}
+    changes = {each.path: each.change for each in found.files}
+    assert changes["nodes/policy/policy.pt"] is Change.ONLY_FIRST
+    assert changes["nodes/other/other.pt"] is Change.ONLY_SECOND
+    assert changes["two.yaml"] is Change.DIFFERS
+    assert causes(found)["nodes/policy/policy.pt"] == (Cause.GRAPH,)
+
+
+def test_an_unknown_content_file_is_bytes_only(pair):
+    a, b = pair
+    (b / "nodes/estimator/extra.bin").write_bytes(b"x")
+    (b / "bundle.json").unlink()
+    (b / "evidence/index.json").unlink()
+    write.seal(b, name="two", version="1.0.0", status="ok")
+    found = diff(a, b)
+    assert [(each.path, each.change, each.causes) for each in found.files] == [
+        ("nodes/estimator/extra.bin", Change.ONLY_SECOND, (Cause.BYTES,))
+    ]
+
+
+def test_rows_and_json(pair):
+    a, b = pair
+    node_manifest(b, lambda manifest: manifest["tolerances"].update(rtol=0.5))
+    found = diff(a, b)
+    assert found.rows() == [
+        ("nodes/estimator/manifest.json", "differs", "contract (node 'estimator': tolerances.rtol: 0.001 -> 0.5)")
+    ]
+    record = json.loads(json.dumps(found.as_json(), allow_nan=False))
+    assert record["causes"] == ["contract"]
+    assert record["files"][0]["causes"] == ["contract"]
+    assert record["findings"][0]["part"] == "tolerances.rtol"
+    assert (record["first"], record["second"]) == (read.load(a).digest, read.load(b).digest)
+
+
+def test_a_damaged_file_is_not_taken_for_a_reason(pair):
+    a, b = pair
+    node_manifest(b, lambda manifest: manifest["tolerances"].update(rtol=0.5))
+    (b / "nodes/estimator/manifest.json").write_text("{}")
+    with pytest.raises(BundleDigestError):
+        diff(a, b)
+
+
+def test_what_is_no_bundle_is_named(tmp_path, bundle):
+    with pytest.raises(NotABundleError):
+        diff(bundle, tmp_path / "absent")
+
+
+def test_it_needs_neither_torch_nor_numpy():
+    code = "import sys, leapp.bundle.diff; sys.exit(any(name in sys.modules for name in ('torch', 'numpy', 'onnx')))"
+    assert subprocess.run([sys.executable, "-c", code], env=dict(os.environ), check=False).returncode == 0
+
+
+def test_another_tool_chain_is_seen_in_the_runtime_file_alone(tmp_path):
+    """The same through the writer of the runtime file, not by editing it."""
+    from leapp.bundle import contract
+
+    spec = two_nodes()
+    texts = []
+    for toolchain in (TOOLCHAIN, TOOLCHAIN | {"os": "linux-aarch64"}):
+        folder = tmp_path / toolchain["os"]
+        folder.mkdir()
+        manifests = [manifest_of(node) for node in spec.nodes]
+        for manifest in manifests:
+            (folder / "nodes" / manifest.node).mkdir(parents=True)
+            (folder / "nodes" / manifest.node / "manifest.json").write_bytes(write.node_manifest_bytes(manifest))
+        initial = folder / "two_initial_values.safetensors"
+        write_tensors(initial, {"estimator/memory": RawTensor("float32", (3,), bytes(12))})
+        (folder / "two.yaml").write_bytes(
+            contract.contract_yaml(spec, manifests, initial_values=(initial.name, "0" * 64), toolchain=toolchain)
+        )
+        write.seal(folder, name="two", version="1.0.0", status="ok")
+        texts.append(folder)
+    found = diff(*texts)
+    assert causes(found) == {"two.yaml": (Cause.TOOL_CHAIN,)}
+    assert found.findings[0].text() == 'os: "linux-x86_64" -> "linux-aarch64"'
