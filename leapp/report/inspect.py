@@ -46,12 +46,15 @@ def _show_node(node: PageNode, printer: Printer) -> None:
     printer.line(Cell(f"node {node.spec.name}", "title"), Cell(f"  {made_of}", "soft"))
     rows = [("in", *_port(port)) for port in node.spec.inputs] + [("out", *_port(port)) for port in node.spec.outputs]
     printer.table(("", "Port", "Type", "Shape", "Semantics"), rows)
-    files = [(each.format, each.path, size_text(each.size), each.sha256) for each in node.artifacts]
-    if files:
+    if node.artifacts:
         printer.line()
-    printer.table(("Format", "File", "Size", "SHA-256"), files, numbers=(2,))
-    for name, digest in node.digests.items():
-        printer.line(Cell(f"{name.lower()} digest  ", "soft"), digest)
+        files = [(each.format, each.path, size_text(each.size)) for each in node.artifacts]
+        printer.table(("Format", "File", "Size"), files, numbers=(2,))
+    # In a table of two columns: a digest that is folded cannot be copied.
+    digests = [*node.digests.items(), *((each.format, each.sha256) for each in node.artifacts)]
+    if digests:
+        printer.line()
+    printer.table(("Digest of", "SHA-256"), [(name.lower(), digest) for name, digest in digests])
 
 
 def _port(port: Port) -> tuple[str, str, str, str]:
