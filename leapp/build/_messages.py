@@ -61,6 +61,20 @@ class _Message:
 
 
 @dataclass(frozen=True, slots=True)
+class Varied:
+    """What a session does otherwise than the first one did, inside its process."""
+
+    umask: bool = False
+    """Under another umask."""
+    listings: bool = False
+    """Folders are listed in another order."""
+    other_exports: bool = False
+    """Another pipeline is recorded and exported first."""
+    moved_from: Path | None = None
+    """The project of which the manifest's root is a copy."""
+
+
+@dataclass(frozen=True, slots=True)
 class SessionRequest:
     """All that a session process is told. It travels pickled: both ends run the same version of this package."""
 
@@ -71,6 +85,8 @@ class SessionRequest:
     """The one node that gets artifacts; None: all of them."""
     strict: bool = False
     """Everything that leaves the trace is an error at its line."""
+    varied: Varied = Varied()
+    """How it is to differ from the first session; nothing, when it is the first."""
 
     @property
     def pipeline(self) -> Pipeline:

@@ -26,8 +26,10 @@ from leapp.build._messages import (
     Ending,
     EndingKind,
     SessionRequest,
+    Varied,
     pickled_error,
 )
+from leapp.build._vary import vary
 from leapp.build.observe import refuse_connections
 from leapp.errors import LeappError, MissingDependencyError
 from leapp.report.checks import check_rows
@@ -61,6 +63,9 @@ def _run(request: SessionRequest, folder: Path) -> Ending:
         pin(request)
         if not request.manifest.session.network:
             refuse_connections()
+        if request.varied != Varied():
+            vary(request, folder)
+            draw_seeds(request)
         begin(request, folder)
     except LeappError as error:
         return _refused(error)
@@ -93,7 +98,7 @@ def pin(request: SessionRequest) -> None:
         MissingDependencyError: torch or NumPy is not installed for this interpreter.
     """
     try:
-        import numpy as np
+        import numpy  # noqa: F401, ICN001  # asked for here, so that it is named when it is missing
         import torch
     except ModuleNotFoundError as error:
         if error.name not in {"numpy", "torch"}:
@@ -103,12 +108,20 @@ def pin(request: SessionRequest) -> None:
         ) from None
     torch.set_num_threads(request.manifest.session.threads)
     torch.set_num_interop_threads(request.manifest.session.threads)
-    random.seed(request.manifest.session.seed)
-    np.random.seed(request.manifest.session.seed % 2**32)  # noqa: NPY002  # the global generator is what users' code draws from
-    torch.manual_seed(request.manifest.session.seed)
+    draw_seeds(request)
     # Warn, never raise: a layer without a deterministic form still runs; filling memory would cost time for nothing.
     torch.use_deterministic_algorithms(True, warn_only=True)
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+
+
+def draw_seeds(request: SessionRequest) -> None:
+    """Start the generators of Python, NumPy and torch from the session's seed."""
+    import numpy as np
+    import torch
+
+    random.seed(request.manifest.session.seed)
+    np.random.seed(request.manifest.session.seed % 2**32)  # noqa: NPY002  # the global generator is what users' code draws from
+    torch.manual_seed(request.manifest.session.seed)
 
 
 def begin(request: SessionRequest, folder: Path) -> None:

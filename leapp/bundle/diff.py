@@ -27,6 +27,8 @@ Flat: TypeAlias = "dict[str, Any]"
 
 MAX_SHOWN: Final = 160
 """Longer values are cut in texts for people."""
+MAX_OPERATIONS: Final = 20
+"""So many operations of a graph are named; a graph that differs in more is another graph."""
 _DIGEST_FIELDS: Final = frozenset({"sha256sum", "md5sum", "initial_values_sha256sum"})
 """What the runtime file repeats of other files: a difference there is theirs."""
 _SYSTEM: Final = "system information"
@@ -201,7 +203,7 @@ class _Findings:
         sources = _sources(self._first, node)
         graphs = [_graph(bundle, node) for bundle in (self._first, self._second)]
         if a.graph_sha256 != b.graph_sha256:
-            yield _graph_finding(node, graphs[0], graphs[1], sources)
+            yield from _graph_findings(node, graphs[0], graphs[1], sources)
         before, after = ({each.name: each for each in manifest.constants} for manifest in (a, b))
         users = {op.get("target"): op.get("id", "") for op in _ops(graphs[0]) if op.get("op") == "get_attr"}
         for name in sorted({*before, *after}):
@@ -306,22 +308,29 @@ def _ops(graph: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     return [op for op in graph.get("ops", ()) if isinstance(op, dict)]
 
 
-def _graph_finding(
+def _graph_findings(
     node: str, first: Mapping[str, Any], second: Mapping[str, Any], sources: Mapping[str, str]
-) -> Finding:
-    """The first operation that is not the same, as one line before and one after."""
+) -> Iterator[Finding]:
+    """Operations that are not the same, each as one line before and one after, up to the first that is another one.
+
+    Behind that one the two graphs cannot be laid side by side any more.
+    """
     a, b = _ops(first), _ops(second)
+    found = 0
     for index in range(max(len(a), len(b))):
         before, after = (ops[index] if index < len(ops) else None for ops in (a, b))
         if before == after:
             continue
-        known = before or after
-        assert known is not None
+        known: Mapping[str, Any] = before or after or {}
         change = Change.DIFFERS if before and after else Change.ONLY_FIRST if before else Change.ONLY_SECOND
         was, became = ("" if op is None else _op_text(op) for op in (before, after))
         source = sources.get(str(known.get("id")), "")
-        return Finding(Cause.GRAPH, node, f"operation {index + 1}", change, was, became, source)
-    return Finding(Cause.GRAPH, node, "inputs or outputs of the graph", Change.DIFFERS)
+        yield Finding(Cause.GRAPH, node, f"operation {index + 1}", change, was, became, source)
+        found += 1
+        if before is None or after is None or before.get("target") != after.get("target") or found == MAX_OPERATIONS:
+            return
+    if not found:
+        yield Finding(Cause.GRAPH, node, "inputs or outputs of the graph", Change.DIFFERS)
 
 
 def _op_text(op: Mapping[str, Any]) -> str:

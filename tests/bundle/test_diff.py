@@ -135,6 +135,21 @@ def test_the_first_operation_that_differs_is_shown_with_its_line(pair):
     assert (finding.part, finding.source) == ("operation 2", "src/net.py:7")
 
 
+def test_every_operation_with_another_argument_is_named_up_to_one_of_another_kind(pair):
+    a, b = pair
+    ops = [{"id": f"op{i}", "target": "torch.add", "args": [i], "kwargs": {}} for i in range(5)]
+    rewrite_json(a / "nodes/estimator/graph.json", lambda graph: graph.update(ops=ops))
+    changed = [op | {"args": [op["args"][0] + index % 2]} for index, op in enumerate(ops)]
+    changed[3] = changed[3] | {"target": "torch.sub"}
+    changed[4] = changed[4] | {"args": [9]}
+    rewrite_json(b / "nodes/estimator/graph.json", lambda graph: graph.update(ops=changed))
+    reseal(a)
+    node_manifest(b, lambda manifest: manifest.update(graph_sha256="7" * 64))
+    found = diff(a, b)
+    assert [each.part for each in found.findings] == ["operation 2", "operation 4"]
+    assert {f"graph:estimator:{each.part}" for each in found.findings} <= found.keys
+
+
 def test_an_operation_more(pair):
     a, b = pair
     rewrite_json(b / "nodes/estimator/graph.json", lambda graph: graph["ops"].append({"id": "add", "target": "t.add"}))

@@ -1,0 +1,133 @@
+"""What a session does differently on request, inside its own process, before the entry runs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from leapp._spec import ExportFormat
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from types import TracebackType
+
+    from leapp.build._messages import SessionRequest
+
+_EDITABLE: Final = "__editable__"
+"""Beginning of the names of modules by which setuptools finds packages installed in editable mode."""
+
+
+def vary(request: SessionRequest, folder: Path) -> None:
+    """Do what the request asks for. The caller draws its seeds again afterwards.
+
+    Args:
+        request: its ``varied`` says what.
+        folder: takes what another export writes.
+    """
+    varied = request.varied
+    if varied.umask:
+        set_another_umask()
+    if varied.listings:
+        reverse_listings()
+    if varied.moved_from is not None:
+        follow_the_project(varied.moved_from, request.manifest.root)
+    if varied.other_exports:
+        export_another(folder / "neighbour", _formats(request))
+
+
+def set_another_umask() -> None:
+    """Files of this process are for its owner alone, or for all where they were so before."""
+    before = os.umask(0o077)
+    if before == 0o077:
+        os.umask(0o022)
+
+
+class _Backwards:
+    """``os.scandir`` from its last entry to its first, with all that its result can do."""
+
+    def __init__(self, entries: Iterable[os.DirEntry[Any]]) -> None:
+        self._entries = iter(sorted(entries, key=lambda entry: entry.name, reverse=True))
+
+    def __iter__(self) -> Iterator[os.DirEntry[Any]]:
+        return self
+
+    def __next__(self) -> os.DirEntry[Any]:
+        return next(self._entries)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give no further entry."""
+        self._entries = iter(())
+
+
+def reverse_listings() -> None:
+    """From now on folders are listed from Z to A: no file system promises an order, and most keep one for years."""
+    listdir, scandir = os.listdir, os.scandir
+
+    def backwards(path: Any = ".") -> list[Any]:
+        return sorted(listdir(path), reverse=True)
+
+    def scan_backwards(path: Any = ".") -> _Backwards:
+        with scandir(path) as entries:
+            return _Backwards(list(entries))
+
+    os.listdir, os.scandir = backwards, scan_backwards  # type: ignore[assignment]
+    os.supports_fd |= {backwards, scan_backwards}
+
+
+def follow_the_project(original: Path, root: Path) -> None:
+    """Let imports of a project that is installed in editable mode find its copy.
+
+    The interpreter's own folders stay, also where they lie inside the project.
+    """
+    own = {Path(each) for each in (sys.prefix, sys.exec_prefix, sys.base_prefix)} - {original}
+
+    def moved(text: str) -> str:
+        path = Path(text)
+        if not text or not path.is_relative_to(original) or any(path.is_relative_to(each) for each in own):
+            return text
+        return str(root / path.relative_to(original))
+
+    sys.path[:] = [moved(each) for each in sys.path]
+    for name, module in list(sys.modules.items()):
+        mapping = getattr(module, "MAPPING", None)
+        if name.startswith(_EDITABLE) and isinstance(mapping, dict):
+            mapping.update({package: moved(place) for package, place in mapping.items()})
+
+
+def export_another(folder: Path, formats: list[str]) -> None:
+    """Record and export a pipeline of our own: what a process did before must not show in what it does next."""
+    import torch
+
+    import leapp
+    from leapp import _api, annotate
+
+    leapp.start("neighbour", save_path=folder)
+    for node in ("first", "second"):
+        x = annotate.input_tensors(node, {"x": torch.rand(2, 3)})
+        y = torch.relu(x @ torch.rand(3, 3)) + torch.rand(3)
+        annotate.output_tensors(node, {"y": y}, export_with=formats)
+    leapp.stop()
+    leapp.compile_graph(validate=False)
+    # The entry must not find this session when it calls compile_graph() without one of its own.
+    _api._process.stopped = None
+
+
+def _formats(request: SessionRequest) -> list[str]:
+    """TorchScript, whose names depend on what a process scripted before, and what the manifest asks for."""
+    manifest = request.manifest
+    named = [manifest.export.formats, *(each.formats for each in manifest.nodes.values())]
+    suffixes = {each.suffix for formats in named for each in formats or ()}
+    if manifest.export.formats is None:
+        suffixes.add(ExportFormat.ONNX.suffix)
+    others = (ExportFormat.PT2, ExportFormat.ONNX)
+    return [ExportFormat.TORCHSCRIPT.value, *(each.value for each in others if each.suffix in suffixes)]
