@@ -108,7 +108,7 @@ def frozen():
 
 NAMES = (
     "control_loop", "only_annotates", "annotates_and_exits", "dies", "is_killed", "raises_after", "refused_after",
-    "hangs", "second_start", "exits_early", "boom", "nothing", "frozen",
+    "second_start", "exits_early", "boom", "nothing", "frozen",
 )  # fmt: skip
 
 
@@ -131,7 +131,7 @@ def built(tmp_path_factory):
     project.source("src/script.py", 'if __name__ == "__main__":\n    record(factor=float(sys.argv[2]))\n')
     manifests = load(list(project.manifests.values()))
     plan = make_plan(manifests, out=root / "dist", environment=os.environ)
-    results = build(plan, jobs=2, grace_s=1.5)
+    results = build(plan, jobs=2)
     return project, {result.plan.name: result for result in results}
 
 
@@ -198,7 +198,6 @@ def test_a_script_gets_its_argv_and_the_manifests_word_counts(built):
         ("is_killed", "was killed by SIGSEGV"),
         ("raises_after", "raised RuntimeError: simulator closed"),
         ("refused_after", "raised NoSessionError: leapp.stop() was called"),
-        ("hangs", "did not end after its bundle was written"),
     ],
 )
 def test_what_happens_after_compile_graph_is_a_note(built, name, note):
@@ -208,6 +207,15 @@ def test_what_happens_after_compile_graph_is_a_note(built, name, note):
     assert result.published
     assert len(result.notes) == 1
     assert note in result.notes[0]
+
+
+def test_a_process_that_hangs_after_compile_graph_is_ended(project):
+    project.source("src/entry.py", ENTRIES)
+    manifest = project.manifest("hangs", "src/entry.py:hangs")
+    (result,) = build(make_plan(load([manifest]), out=project.root / "dist", environment=os.environ), grace_s=0.5)
+    assert result.published
+    assert result.notes == ("Its process did not end after its bundle was written, and was ended.",)
+    assert result.wall_s < 100
 
 
 @pytest.mark.parametrize(
