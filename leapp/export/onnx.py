@@ -5,8 +5,11 @@ Importing this module needs neither torch nor onnx; ``OnnxSession`` needs NumPy 
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import gc
 import math
+import os
 import re
 import tempfile
 from pathlib import Path
@@ -18,7 +21,7 @@ from leapp.errors import ArtifactLoadError, MissingDependencyError
 from leapp.export._backend import ArtifactInfo, missing_library, removed_on_error, undisturbed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     import numpy as np
     import numpy.typing as npt
@@ -61,10 +64,10 @@ class OnnxSession:
             names = [value.name for value in (*self._session.get_inputs(), *self._session.get_outputs())]
         except Exception as error:
             why = _one_line(error)
-            raise ArtifactLoadError(path=path, format=ExportFormat.ONNX.value, why=why) from error
+            raise ArtifactLoadError(path=str(path), format=ExportFormat.ONNX.value, why=why) from error
         if names != [*self._inputs, *self._outputs]:
             why = f"its ports are {names}, declared are {[*self._inputs, *self._outputs]}"
-            raise ArtifactLoadError(path=path, format=ExportFormat.ONNX.value, why=why)
+            raise ArtifactLoadError(path=str(path), format=ExportFormat.ONNX.value, why=why)
 
     def run(self, inputs: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
         """Run once on arrays by port name; outputs by port name. Inputs are never written.
@@ -93,8 +96,6 @@ def _taken(value: Any, dtype: str) -> npt.NDArray[Any]:
     if dtype != "bfloat16":
         array: npt.NDArray[Any] = value.numpy()
         return array
-    import ctypes
-
     import numpy as np
 
     # onnxruntime refuses to turn a bfloat16 result into an array; its memory is read while ``value`` holds it.
@@ -209,16 +210,23 @@ def _dynamo_model(
     from leapp.export._recording import culprit_by_op, tagged_culprit, unsupported
     from leapp.export.pt2 import exported_program
 
-    program = exported_program(recording, example, format)
-    try:
-        exported: Any = torch.onnx.export(
+    def convert(program: torch.export.ExportedProgram) -> Any:
+        return torch.onnx.export(
             program, (), dynamo=True, opset_version=options.opset_version, optimize=False, verbose=False
         )
+
+    program = exported_program(recording, example, format)
+    try:
+        exported = convert(program)
     except ModuleNotFoundError:
         raise
-    except Exception as error:  # the exporter may raise anything for an op that it does not know
-        culprit = tagged_culprit(recording, error) or culprit_by_op(recording, str(error))
-        raise unsupported(recording, format, culprit, error) from error
+    except Exception as error:  # noqa: BLE001 - the exporter may raise anything for an op that it does not know
+        try:
+            # It knows some composed ops in their usual forms only, such as attention with four dimensions.
+            exported = convert(program.run_decompositions())
+        except Exception:  # noqa: BLE001 - the first error says what the user wrote
+            culprit = tagged_culprit(recording, error) or culprit_by_op(recording, str(error))
+            raise unsupported(recording, format, culprit, error) from error
     if options.optimize:
         _optimise(exported.model)
     return exported.model
@@ -243,7 +251,7 @@ def _legacy_model(
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         raw = Path(folder) / "model.onnx"
         try:
-            with torchscript_switched_on():
+            with torchscript_switched_on(), _silent_descriptors():
                 torch.onnx.export(
                     module,
                     example,
@@ -264,6 +272,25 @@ def _legacy_model(
             if isinstance(value.const_value, onnx_ir.ExternalTensor):
                 value.const_value = onnx_ir.tensor(value.const_value.numpy(), name=value.name)
         return model
+
+
+@contextlib.contextmanager
+def _silent_descriptors() -> Iterator[None]:
+    """Lose what C++ code prints: the legacy exporter prints a whole graph when it fails."""
+    libc = ctypes.CDLL(None)
+    libc.fflush(None)
+    kept = [os.dup(1), os.dup(2)]
+    null = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(null, 1)
+        os.dup2(null, 2)
+        yield
+    finally:
+        libc.fflush(None)
+        os.dup2(kept[0], 1)
+        os.dup2(kept[1], 2)
+        for descriptor in (null, *kept):
+            os.close(descriptor)
 
 
 def _restore_inputs(spec: NodeSpec, graph: Any) -> None:

@@ -126,7 +126,7 @@ class Pt2Backend:
             with undisturbed():
                 module = torch.export.load(path).module()
         except (RuntimeError, OSError, ValueError, KeyError, AssertionError, zipfile.BadZipFile) as error:
-            raise ArtifactLoadError(path=path, format=self.format.value, why=reason(error)) from error
+            raise ArtifactLoadError(path=str(path), format=self.format.value, why=reason(error)) from error
 
         def run(inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
             with torch.inference_mode(mode=False), torch.no_grad():

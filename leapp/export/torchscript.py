@@ -105,7 +105,7 @@ class TorchScriptBackend:
                 module = _C.import_ir_module(unit, str(path), torch.device("cpu"), {}, False)
                 forward = module._get_method("forward")
         except (RuntimeError, OSError, ValueError) as error:
-            raise ArtifactLoadError(path=path, format=self.format.value, why=reason(error)) from error
+            raise ArtifactLoadError(path=str(path), format=self.format.value, why=reason(error)) from error
 
         def run(inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
             with torch.inference_mode(mode=False), torch.no_grad(), _unoptimised():
