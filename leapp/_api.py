@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -102,19 +102,28 @@ def start(
         if open_session is not _process.implicit:
             warnings.warn(SessionReplacedWarning(first=open_session.options.name, second=file_name), stacklevel=2)
         sessions.end("start")
-    _begin(
-        SessionOptions(
-            name=file_name,
-            folder=folder,
-            verbose=verbose,
-            dry_run=dry_run,
-            non_traced=frozenset(non_traced or ()),
-            max_cached_io=max_cached_io,
-            allow=dict(allow or {}),
-            strict=(policy.strict or None) if policy is not None else None,
-            root=policy.root if policy is not None else Path.cwd(),
-        )
+    options = SessionOptions(
+        name=file_name,
+        folder=folder,
+        verbose=verbose,
+        dry_run=dry_run,
+        non_traced=frozenset(non_traced or ()),
+        max_cached_io=max_cached_io,
+        allow=dict(allow or {}),
     )
+    _begin(options if policy is None else _in_build(policy, options))
+
+
+def _in_build(policy: BuildPolicy, options: SessionOptions) -> SessionOptions:
+    """What a build adds to a session; the one that counts is watched, or varied."""
+    options = replace(options, strict=policy.strict or None, root=policy.root)
+    if not _counts(policy, options):
+        return options
+    return replace(options, watch_modules=policy.watch_modules, variation=policy.variation)
+
+
+def _counts(policy: BuildPolicy, options: SessionOptions) -> bool:
+    return options.folder == policy.save_path / policy.name
 
 
 def _begin(options: SessionOptions) -> Session:
@@ -239,7 +248,12 @@ def _compile(
 
     configs = (graph_configs or GraphConfigs()).as_json()
     policy = _process.policy
-    counts = policy is not None and session.options.folder == policy.save_path / policy.name
+    counts = policy is not None and _counts(policy, session.options)
+    if policy is not None and counts and policy.judge is not None:
+        session.check_closed()
+        policy.judge(session)
+        _process.compiled = True
+        return True
     options = compiler.CompileOptions(
         formats_for=_script_formats, validate=validate, rtol=rtol, atol=atol, strict=strict, configs=configs
     )
@@ -261,8 +275,6 @@ def _compile(
 
 
 def _build_options(policy: BuildPolicy, options: Any) -> Any:
-    from dataclasses import replace
-
     configs = dict(options.configs)
     if policy.frequency_hz is not None:
         configs["frequency"] = policy.frequency_hz
@@ -351,15 +363,8 @@ def begin_build_session() -> None:
     """Open the session that an entry without ``start()`` records into."""
     policy = _process.policy
     assert policy is not None
-    _process.implicit = _begin(
-        SessionOptions(
-            name=policy.name,
-            folder=policy.save_path / policy.name,
-            allow=dict(policy.allow),
-            strict=policy.strict or None,
-            root=policy.root,
-        )
-    )
+    options = SessionOptions(name=policy.name, folder=policy.save_path / policy.name, allow=dict(policy.allow))
+    _process.implicit = _begin(_in_build(policy, options))
 
 
 def finish_build_session() -> None:

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
     from leapp._compile import CompileResult
     from leapp._spec import JSON, ExportFormat, Unset
+    from leapp.trace.session import Session
+    from leapp.trace.variation import Variation
 
     FormatsFor = Callable[[str, "tuple[ExportFormat, ...] | None | Unset"], "tuple[ExportFormat, ...] | None"]
 
@@ -51,5 +53,11 @@ class BuildPolicy:
     only: str | None = None
     """The one node that gets artifacts; None: all of them."""
     metadata: Mapping[str, JSON] = field(default_factory=dict)
+    watch_modules: bool = False
+    """Keep the weights of every module at its first call, for a second session."""
+    variation: Variation | None = None
+    """How a second session differs from the first."""
+    judge: Callable[[Session], None] | None = None
+    """Takes the place of compiling in a second session: it is compared, and exports nothing."""
     on_compiled: Callable[[CompileResult], None] = _ignore
     """Called as soon as a bundle is written, before control returns to the entry."""

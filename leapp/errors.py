@@ -541,6 +541,16 @@ class EntryTimeoutError(EntryFailedError):
     remedy = "Raise [session] timeout_s, or give the entry less to do. The session's output is in {log}."
 
 
+class FrozenDataError(BuildError):
+    """What a pipeline computes follows the data or the dice of one run."""
+
+    what = "{manifest}: {count} thing(s) in the recording belong to this run alone:\n{detail}"
+    remedy = (
+        "Compute them from the inputs with torch operations, declare them as inputs, or say that they are meant: "
+        "annotate.constant(value), or the function's name in [allow] of the manifest."
+    )
+
+
 class WorkerFaultError(BuildError):
     """A build worker broke in our code."""
 
@@ -570,6 +580,24 @@ class NetworkRefusedError(BuildError, ConnectionError):
 
     what = "A connection to {host} was refused: a build must not depend on what another machine answers."
     remedy = "Declare local files under [session] inputs, or set [session] network = true."
+
+
+class ChangedInputError(BuildError):
+    """A file that the session read was changed while it ran."""
+
+    what = "What the session read changed while it ran: {changes}."
+    remedy = (
+        "Build again when nobody writes there; an entry must not change its own inputs: let it write elsewhere, or read "
+        "from a copy."
+    )
+
+
+class UndeclaredInputError(BuildError):
+    """The session read files outside the project that its manifest does not name."""
+
+    exit_code = 2
+    what = "{manifest}: the entry read outside the project without having declared it: {files}."
+    remedy = "Name them under [session] inputs (relative to the project root, ../ works), or keep them in the project."
 
 
 class BuildCancelledError(BuildError):

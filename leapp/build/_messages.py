@@ -75,6 +75,30 @@ class Varied:
 
 
 @dataclass(frozen=True, slots=True)
+class ProbeRequest:
+    """What makes a session the second one: what it is compared with, and where its report goes."""
+
+    bundle: Path
+    """The first session's bundle."""
+    record: Path
+    """What the first session left beside it."""
+    report: Path
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeRequest:
+    """What makes a session the second one: what it is compared with, and where its report goes."""
+
+    bundle: Path
+    """The first session's bundle."""
+    record: Path
+    """What the first session left beside it."""
+    report: Path
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
 class SessionRequest:
     """All that a session process is told. It travels pickled: both ends run the same version of this package."""
 
@@ -85,6 +109,10 @@ class SessionRequest:
     """The one node that gets artifacts; None: all of them."""
     strict: bool = False
     """Everything that leaves the trace is an error at its line."""
+    record: Path | None = None
+    """Folder for what a second session is compared with; None: there will be none."""
+    probe: ProbeRequest | None = None
+    """Set for a second session: it traces, compares, and exports nothing."""
     varied: Varied = Varied()
     """How it is to differ from the first session; nothing, when it is the first."""
 

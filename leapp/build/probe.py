@@ -34,7 +34,9 @@ if TYPE_CHECKING:
 
     from leapp._compile import CompileResult
     from leapp._spec import JSON
+    from leapp.build._messages import ProbeRequest
     from leapp.graph._base import NodeGraph
+    from leapp.manifest.model import Manifest
     from leapp.trace.escapes import Note
     from leapp.trace.node import Recording
     from leapp.trace.session import Session
@@ -104,6 +106,11 @@ class SecondSession:
     _samples: dict[str, Any] = field(default_factory=dict)
     _weights: dict[str, RawTensor] | None = None
     _pinned: dict[str, RawTensor] | None = None
+
+    @classmethod
+    def of(cls, asked: ProbeRequest, manifest: Manifest) -> SecondSession:
+        """The second session that a build asked for."""
+        return cls(load(asked.bundle), asked.record, manifest.probe.ports, manifest.root, asked.seed)
 
     def vary_input(self, node: str, port: str, entry: int, tensor: torch.Tensor) -> None:
         """Move an input whose value is the first session's."""

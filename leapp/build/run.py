@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from leapp._canonical import readable_json
 from leapp._version import __version__
-from leapp.build._messages import EndingKind
+from leapp.build._messages import EndingKind, ProbeRequest, SessionRequest
 from leapp.build.isolate import GRACE_S, HowEnded, run_session, session_environment
 from leapp.bundle import read, write
 from leapp.errors import (
@@ -28,6 +29,7 @@ from leapp.errors import (
     BundleFormatError,
     EntryFailedError,
     EntryTimeoutError,
+    FrozenDataError,
     InterpreterError,
     LeappError,
     MissingDependencyError,
@@ -38,7 +40,7 @@ from leapp.errors import (
 from leapp.report.checks import CheckRow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from leapp._spec import JSON
     from leapp.build.isolate import SessionOutcome
@@ -48,7 +50,15 @@ LOG_FOLDER: Final = ".logs"
 """Below the output folder: what failed sessions printed, until the pipeline is built again."""
 MAX_LOG_BYTES: Final = 4 << 20
 """Of what a session prints, the end is kept."""
+_RECORD: Final = ".record"
+"""Beside the bundle in the scratch folder: what a second session is compared with."""
 _TAIL_LINES: Final = 20
+_NEVER_RIGHT: Final = {
+    "random": "draws random numbers",
+    "untraced": "was not recorded",
+    "hidden-state": "carries values from tick to tick in memory that outlives the node",
+}
+"""Kinds of notes that make a bundle a wrong one whatever a second run shows, and what they say."""
 _ASK_VERSION: Final = "import leapp; print(leapp.__version__)"
 
 
@@ -58,6 +68,7 @@ class Stage(StrEnum):
     WAITING = "waiting"
     TRACING = "tracing and exporting"
     CHECKING = "checking"
+    PROBING = "probing with other data"
     PUBLISHING = "publishing"
     DONE = "done"
 
@@ -124,6 +135,8 @@ class _Traced:
     """Why it is a failed one, beside the checks."""
     notes: tuple[str, ...]
     printed: bytes
+    record: Path
+    """What a second session is compared with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +240,9 @@ def _stages(context: _Context) -> PipelineResult:
         traced = _trace(context, scratch)
         context.on_stage(plan, Stage.CHECKING)
         result = _check(context, traced)
+        if plan.only is None:
+            context.on_stage(plan, Stage.PROBING)
+            result = _probe(context, traced, result)
         context.on_stage(plan, Stage.PUBLISHING)
         _add_evidence(context, traced)
         return _publish(context, traced, result)
@@ -293,8 +309,9 @@ def _trace(context: _Context, scratch: Path) -> _Traced:
         records, home, temporary = (Path(folder, name) for name in ("records", "home", "tmp"))
         for place in (records, home, temporary):
             place.mkdir()
+        record = scratch.resolve() / _RECORD
         outcome = run_session(
-            plan.request(scratch.resolve()),
+            replace(plan.request(scratch.resolve()), record=record if plan.only is None else None),
             python=plan.python,
             folder=records,
             environment=_environment(plan, home, temporary),
@@ -309,7 +326,78 @@ def _trace(context: _Context, scratch: Path) -> _Traced:
         log = context.keep_log(printed)
         raise _Stopped(error, details=_details(outcome, printed), log=log, checks=checks)
     assert outcome.compiled is not None  # _error_of has looked
-    return _Traced(Path(outcome.compiled.bundle), checks, tuple(outcome.compiled.errors), _notes(outcome), printed)
+    bundle = Path(outcome.compiled.bundle)
+    return _Traced(bundle, checks, tuple(outcome.compiled.errors), _notes(outcome), printed, record)
+
+
+def _probe(context: _Context, traced: _Traced, result: PipelineResult) -> PipelineResult:
+    """Trace the entry again on other data; what moved with it, or left the trace for good, is no model."""
+    plan = context.plan
+    manifest = plan.manifest
+    problems = [*_left_the_trace(traced.folder)]
+    reports: list[dict[str, JSON]] = []
+    for run in range(manifest.probe.runs):
+        report, lines = _second_session(context, traced, run)
+        reports.append(report)
+        problems += [line for line in lines if line not in problems]
+    (traced.folder / "evidence" / "probe.json").write_bytes(readable_json({"runs": reports}))
+    if problems:
+        raise _Stopped(
+            FrozenDataError(manifest=manifest.shown, count=len(problems), detail="\n".join(problems)),
+            log=context.keep_log(traced.printed),
+            checks=traced.checks,
+        )
+    unseeded = sorted({str(kind) for report in reports for kind in _texts(report, "unseeded_weights")})
+    notes = [f"Weights of {', '.join(unseeded)} differ from run to run; no seed fixes them."] if unseeded else []
+    return replace(result, notes=(*result.notes, *notes))
+
+
+def _left_the_trace(folder: Path) -> Iterator[str]:
+    """What no second run can excuse: draws, calls that were not recorded, memory that carries values."""
+    found: list[dict[str, str]] = json.loads((folder / "evidence" / "notes.json").read_bytes())["escapes"]
+    for note in found:
+        if what := _NEVER_RIGHT.get(note["kind"]):
+            yield f"node {note['node']!r}: {note['op']} at {note['file']}:{note['line']} {what}"
+
+
+def _second_session(context: _Context, traced: _Traced, run: int) -> tuple[dict[str, JSON], tuple[str, ...]]:
+    """One probing run: its report, and its problems in words."""
+    plan = context.plan
+    manifest = plan.manifest
+    moved = replace(
+        manifest,
+        pipeline=replace(manifest.pipeline, args=manifest.probe_args(), argv=manifest.probe_argv()),
+        session=replace(manifest.session, seed=manifest.probe_seed(run)),
+    )
+    with tempfile.TemporaryDirectory(prefix="leapp-probe-", ignore_cleanup_errors=True) as folder:
+        records, home, temporary, scratch = (Path(folder, name) for name in ("records", "home", "tmp", "scratch"))
+        for place in (records, home, temporary, scratch):
+            place.mkdir()
+        report = records / "probe.json"
+        asked = ProbeRequest(traced.folder, traced.record, report, manifest.probe_seed(run))
+        outcome = run_session(
+            SessionRequest(moved, scratch, strict=plan.strict, probe=asked),
+            python=plan.python,
+            folder=records,
+            # Both sessions share the hash seed, so the first one's environment serves the second as well.
+            environment=_environment(plan, home, temporary),
+            timeout_s=manifest.session.timeout_s,
+            grace_s=context.grace_s,
+            cancel=context.cancel,
+        )
+        printed = _end_of(outcome.log)
+        if outcome.compiled is None or not report.exists():
+            error = _error_of(context, outcome) or WorkerFaultError(
+                manifest=manifest.shown, detail="the probe left no report", log=context.log
+            )
+            error.add_note("This happened in the second session, which runs the entry on other data.")
+            raise _Stopped(error, details=_details(outcome, printed), log=context.keep_log(printed))
+        return json.loads(report.read_bytes()), tuple(outcome.compiled.errors)
+
+
+def _texts(report: Mapping[str, JSON], key: str) -> Sequence[JSON]:
+    value = report.get(key)
+    return value if isinstance(value, list) else ()
 
 
 def _environment(plan: PipelinePlan, home: Path, temporary: Path) -> dict[str, str]:

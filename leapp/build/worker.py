@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import leapp
+from leapp._canonical import readable_json
 from leapp._policy import BuildPolicy
 from leapp.build._entry import run_entry
 from leapp.build._messages import (
@@ -36,6 +37,7 @@ from leapp.report.checks import check_rows
 
 if TYPE_CHECKING:
     from leapp._compile import CompileResult
+    from leapp.trace.session import Session
 
 _PACKAGE: Final = str(Path(leapp.__file__).parent)
 _PR_SET_PDEATHSIG: Final = 1
@@ -134,6 +136,8 @@ def begin(request: SessionRequest, folder: Path) -> None:
 
 def policy(request: SessionRequest, folder: Path) -> BuildPolicy:
     """The manifest's word as the API takes it. The record of a compiled bundle is written to ``folder``."""
+    from leapp.build.probe import SecondSession, judge, write_record
+
     manifest = request.manifest
 
     def onnx_for(node: str) -> tuple[int, int]:
@@ -147,9 +151,23 @@ def policy(request: SessionRequest, folder: Path) -> BuildPolicy:
         rows = check_rows(result.reports.values())
         checks = tuple(row.as_json() for row in rows)
         errors = tuple(str(error) for error in result.errors)
+        if request.record is not None:
+            write_record(request.record, result)
         Compiled(str(result.bundle), result.digest, result.status, checks, errors).write(folder / COMPILED_FILE)
 
+    second = None if request.probe is None else SecondSession.of(request.probe, manifest)
+
+    def judged(session: Session) -> None:
+        assert second is not None
+        assert request.probe is not None
+        report = judge(session, second, allowed_not_varied=manifest.allow.get("not-varied", ()))
+        request.probe.report.write_bytes(readable_json(report.as_json()))
+        Compiled("", "", "ok" if report.ok else "failed", errors=tuple(report.lines())).write(folder / COMPILED_FILE)
+
     return BuildPolicy(
+        watch_modules=request.record is not None,
+        variation=second,
+        judge=None if second is None else judged,
         name=manifest.pipeline.name,
         version=manifest.pipeline.version,
         save_path=request.save_path,
