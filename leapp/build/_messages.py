@@ -87,18 +87,6 @@ class ProbeRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class ProbeRequest:
-    """What makes a session the second one: what it is compared with, and where its report goes."""
-
-    bundle: Path
-    """The first session's bundle."""
-    record: Path
-    """What the first session left beside it."""
-    report: Path
-    seed: int
-
-
-@dataclass(frozen=True, slots=True)
 class SessionRequest:
     """All that a session process is told. It travels pickled: both ends run the same version of this package."""
 
