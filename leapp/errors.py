@@ -575,6 +575,29 @@ class InterpreterError(BuildError, ValueError):
     remedy = "Name a Python interpreter, absolute or relative to the project root, that has leapp-build installed."
 
 
+class NotReproducibleError(BuildError):
+    """A second session of one pipeline gave another bundle."""
+
+    what = "{manifest}: the bundle did not come out the same once more:\n{detail}"
+    remedy = "Remove what it depends on, or declare it as an input; `leapp reproduce --vary NAME` runs one variation."
+
+
+class UnknownVariationError(BuildError, ValueError):
+    """``--vary`` names something that a reproduction does not vary."""
+
+    exit_code = 2
+    what = "There is no variation {name!r}."
+    remedy = "Variations: {known}."
+
+
+class NoManifestError(BuildError, FileNotFoundError):
+    """The manifest that a bundle was built from is not to be found."""
+
+    exit_code = 2
+    what = "{bundle}: its manifest was not found: {why}."
+    remedy = "Name it: `leapp reproduce {bundle} --manifest FILE`."
+
+
 class NetworkRefusedError(BuildError, ConnectionError):
     """The entry tried to reach another machine, and its manifest does not allow that."""
 
