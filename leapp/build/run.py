@@ -348,7 +348,7 @@ def _probe(context: _Context, traced: _Traced, result: PipelineResult) -> Pipeli
             checks=traced.checks,
         )
     unseeded = sorted({str(kind) for report in reports for kind in _texts(report, "unseeded_weights")})
-    notes = [f"Weights of {', '.join(unseeded)} differ from run to run; no seed fixes them."] if unseeded else []
+    notes = [f"Weights of {', '.join(unseeded)} follow the seed of the session."] if unseeded else []
     return replace(result, notes=(*result.notes, *notes))
 
 
