@@ -50,6 +50,8 @@ class Inputs:
     """Absolute paths, as the session named them; also outside the root."""
     folders: tuple[Path, ...] = ()
     """Folders that are to be there although nothing in them is."""
+    links: tuple[tuple[Path, str], ...] = ()
+    """Symbolic links of the project, each with its own text; what they lead to is among the files."""
 
 
 def project_files(manifest: Manifest, *, without: Iterable[Path] = ()) -> Inputs:
@@ -121,9 +123,10 @@ class Mirror:
 def make_mirror(root: Path, inputs: Inputs, place: Path, *, shift: bool = False) -> Mirror:
     """Copy the inputs of a session to another folder, each where it lies relative to the project.
 
-    Copies, never links: nothing that the session writes reaches the project. Times are not kept, as no checkout keeps
-    them. What has gone meanwhile is left out; whoever needs it will say so. The files that mark a project's root are
-    always there (``.git`` as an empty folder): programs look for them without opening them.
+    Copies, never links to the project: nothing that the session writes reaches it. Its own links stay links. Times are
+    not kept, as no checkout keeps them. What has gone meanwhile is left out; whoever needs it will say so. The files
+    that mark a project's root are always there (``.git`` as an empty folder): programs look for them without opening
+    them.
 
     Args:
         root: the project.
@@ -145,6 +148,8 @@ def make_mirror(root: Path, inputs: Inputs, place: Path, *, shift: bool = False)
             _copy(root / mark, mirror.root / mark)
     for folder in inputs.folders:
         _place_of(folder, mirror).mkdir(parents=True, exist_ok=True)
+    for link, target in inputs.links:
+        _link(link, target, mirror)
     # Backwards: a folder that lists its files as they came lists them in another order.
     for path in sorted(set(inputs.files), reverse=True):
         if path.is_file():
@@ -159,6 +164,15 @@ def _place_of(path: Path, mirror: Mirror) -> Path:
     if path.is_relative_to(mirror.original):
         return mirror.root / path.relative_to(mirror.original)
     return mirror.base_copy / path.relative_to(mirror.base)
+
+
+def _link(link: Path, target: str, mirror: Mirror) -> None:
+    """A link of the project, leading into the copy."""
+    copy = _place_of(link, mirror)
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    if not os.path.lexists(copy):
+        inside = Path(target).is_relative_to(mirror.original)
+        copy.symlink_to(_place_of(Path(target), mirror) if inside else target)
 
 
 def _copy(source: Path, target: Path) -> None:

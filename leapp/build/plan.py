@@ -31,6 +31,8 @@ class PipelinePlan:
     """The one node that gets artifacts. Nothing is published then."""
     strict: bool = False
     """Everything that leaves the trace is an error at its line."""
+    vary: tuple[str, ...] = ()
+    """What the reproduction varies; nothing: there is none."""
 
     @property
     def name(self) -> str:
@@ -67,6 +69,7 @@ def make_plan(
     environment: Mapping[str, str],
     only: str | None = None,
     strict: bool = False,
+    vary: tuple[str, ...] = (),
 ) -> BuildPlan:
     """Decide what is built where.
 
@@ -76,6 +79,7 @@ def make_plan(
         environment: variables that ``pass_env`` draws from.
         only: the one node that gets artifacts; its pipelines are not published.
         strict: everything that leaves the trace is an error.
+        vary: what the reproduction of each pipeline varies; nothing: there is none.
     """
     pipelines = tuple(
         PipelinePlan(
@@ -85,6 +89,7 @@ def make_plan(
             variables=environment_digests(environment, manifest.session.pass_env),
             only=only,
             strict=strict,
+            vary=vary,
         )
         for manifest in manifests
     )
