@@ -3,7 +3,8 @@
 Format: a ZIP file with one root folder. torch maps members into memory, so each one's data begins at a multiple of 64
 bytes; the padding is an extra field ``FB`` of the local header. What torch's own writer leaves open is fixed here:
 root ``archive/``, order by name, no compression, no data descriptors, date 1980-01-01, no attributes of the host.
-Members beyond 4 GiB and archives beyond 4 GiB or 65,534 members use the ZIP64 fields. Standard library only.
+Members beyond 4 GiB and archives beyond 4 GiB or 65,534 members use the ZIP64 fields. The standard library suffices,
+except to blank what no tensor shows.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import IO, TYPE_CHECKING, Final, Self
 from leapp._canonical import CHUNK_SIZE_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
 ROOT: Final = "archive/"
@@ -133,6 +134,48 @@ class Archive:
             yield piece
         if checksum != info.CRC:
             raise zipfile.BadZipFile("its checksum is wrong")
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What one tensor shows of a storage; offset, sizes and strides count elements."""
+
+    item_bytes: int
+    offset: int
+    sizes: Sequence[int]
+    strides: Sequence[int]
+
+    def covers(self, size_bytes: int) -> bool:
+        """Whether it is plainly all of a storage of that size."""
+        expected = 1
+        for size, stride in sorted(zip(self.sizes, self.strides, strict=True), key=lambda each: (each[1], each[0])):
+            if size != 1 and stride != expected:
+                return False
+            expected *= size
+        return self.offset == 0 and expected * self.item_bytes == size_bytes
+
+
+def blank_hidden(content: bytes, views: Sequence[View]) -> bytes:
+    """``content`` of a storage with zeros wherever no view shows it: nobody wrote what is there.
+
+    Raises: DamagedArchiveError for a view beyond the storage.
+    """
+    import numpy as np
+
+    source, target = np.frombuffer(content, np.uint8), np.zeros(len(content), np.uint8)
+    for view in views:
+        item = view.item_bytes
+        if 0 in view.sizes:
+            continue
+        ends = [(size - 1) * stride for size, stride in zip(view.sizes, view.strides, strict=True)]
+        if min(view.offset, *view.strides, 0) < 0 or (view.offset + sum(ends) + 1) * item > len(content):
+            raise DamagedArchiveError("a tensor lies beyond its storage")
+        shape, strides = (*view.sizes, item), (*(each * item for each in view.strides), 1)
+        old, new = (
+            np.lib.stride_tricks.as_strided(each[view.offset * item :], shape, strides) for each in (source, target)
+        )
+        new[...] = old
+    return target.tobytes()
 
 
 def rewrite(path: Path, archive: Archive, members: Mapping[str, bytes | Kept]) -> None:
