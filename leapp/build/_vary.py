@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from leapp._spec import ExportFormat
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from types import TracebackType
 
     from leapp.build._messages import SessionRequest
@@ -30,7 +30,7 @@ def vary(request: SessionRequest, folder: Path) -> None:
     if varied.umask:
         set_another_umask()
     if varied.listings:
-        reverse_listings()
+        reorder_listings()
     if varied.moved_from is not None:
         follow_the_project(varied.moved_from, request.manifest.root)
     if varied.other_exports:
@@ -44,11 +44,11 @@ def set_another_umask() -> None:
         os.umask(0o022)
 
 
-class _Backwards:
-    """``os.scandir`` from its last entry to its first, with all that its result can do."""
+class _Scan:
+    """Entries in an order of ours, with all that the result of ``os.scandir`` can do."""
 
     def __init__(self, entries: Iterable[os.DirEntry[Any]]) -> None:
-        self._entries = iter(sorted(entries, key=lambda entry: entry.name, reverse=True))
+        self._entries = iter(entries)
 
     def __iter__(self) -> Iterator[os.DirEntry[Any]]:
         return self
@@ -69,16 +69,22 @@ class _Backwards:
         self._entries = iter(())
 
 
-def reverse_listings() -> None:
-    """From now on folders are listed from Z to A: no file system promises an order, and most keep one for years."""
+def another_order(names: list[Any], key: Callable[[Any], Any] | None = None) -> list[Any]:
+    """From Z to A, or from A to Z where they came that way."""
+    backwards = sorted(names, key=key, reverse=True)
+    return backwards[::-1] if backwards == names else backwards
+
+
+def reorder_listings() -> None:
+    """From now on folders are listed in another order: no file system promises one, and most keep theirs for years."""
     listdir, scandir = os.listdir, os.scandir
 
     def backwards(path: Any = ".") -> list[Any]:
-        return sorted(listdir(path), reverse=True)
+        return another_order(listdir(path))
 
-    def scan_backwards(path: Any = ".") -> _Backwards:
+    def scan_backwards(path: Any = ".") -> _Scan:
         with scandir(path) as entries:
-            return _Backwards(list(entries))
+            return _Scan(another_order(list(entries), key=lambda entry: entry.name))
 
     os.listdir, os.scandir = backwards, scan_backwards  # type: ignore[assignment]
     os.supports_fd |= {backwards, scan_backwards}

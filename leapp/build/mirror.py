@@ -110,7 +110,7 @@ class Mirror:
     root: Path
     """The copy of it, under another name."""
     base: Path
-    """The deepest folder above the project and all inputs outside it."""
+    """The deepest folder that holds the project and all inputs outside it."""
     base_copy: Path
     """What stands for it."""
 
@@ -135,11 +135,11 @@ def make_mirror(root: Path, inputs: Inputs, place: Path, *, shift: bool = False)
         shift: put comment lines on top of the project's Python files.
     """
     outside = [path for path in (*inputs.files, *inputs.folders) if not path.is_relative_to(root)]
-    base = Path(os.path.commonpath([root, *(path.parent for path in outside)]))
-    relative = root.relative_to(base)
+    base = Path(os.path.commonpath([root.parent, *(path.parent for path in outside)]))
+    above = root.parent.relative_to(base)
     name = "another-folder" if root.name != "another-folder" else "one-more-folder"
     # The project's own name changes; folders between it and its outer inputs keep theirs: `../` must lead there.
-    mirror = Mirror(root, place / relative.parent / name, base, place)
+    mirror = Mirror(root, place / above / name, base, place)
     mirror.root.mkdir(parents=True)
     for mark in ROOT_MARKS:
         if (root / mark).is_dir():

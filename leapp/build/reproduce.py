@@ -37,9 +37,14 @@ if TYPE_CHECKING:
 
 EVIDENCE_FILE: Final = "evidence/reproduction.json"
 RUN_TO_RUN: Final = "differs from run to run (a clock, entropy, or threads)"
+INCOMPLETE: Final = "its reads cannot be proved complete: in a copy of what it was seen to read, this is missing"
 CHANGED_SINCE: Final = "the project, its inputs or the tool chain changed since the bundle was built"
 SESSION: Final = "(the session)"
 """Stands in a table where there is no file to name: the second session left no bundle."""
+_MISSING: Final = frozenset(
+    {"FileNotFoundError", "NotADirectoryError", "ModuleNotFoundError", "ImportError", "EntryMissingError"}
+)
+"""Errors by which an entry says that it wants a file that is not there."""
 _SESSION_KEY: Final = "session"
 _ZONE: Final = "Asia/Kathmandu"
 """A quarter of an hour away from everyone else's."""
@@ -202,6 +207,8 @@ class Run:
     """None: it left no bundle."""
     failure: str = ""
     """Why it left none."""
+    missing: bool = False
+    """It left none because a file or module was not there."""
     wall_s: float = 0.0
 
     @property
@@ -495,8 +502,8 @@ class _Sessions:
                 cancel=self.cancel,
             )
         finally:
-            if self.session_folder is not None:
-                shutil.rmtree(self.session_folder, ignore_errors=True)
+            for folder in folders[1:]:
+                shutil.rmtree(folder, ignore_errors=True)
         if outcome.how is HowEnded.CANCELLED:
             raise BuildCancelledError(manifest=manifest.shown)
         return outcome, mirror
@@ -505,13 +512,14 @@ class _Sessions:
         if outcome.compiled is not None:
             return Run(wanted, diff(self.first, Path(outcome.compiled.bundle)), wall_s=outcome.wall_s)
         ending = outcome.ending
+        missing = ending is not None and ending.error_class in _MISSING
         if ending is not None:
             failure = f"the entry {ending.text}" if ending.kind == "raised" else ending.text
         elif outcome.how is HowEnded.TIMEOUT:
             failure = f"it did not finish within {self.plan.manifest.session.timeout_s:g} s"
         else:
             failure = f"its process ended with status {outcome.status} before its bundle was written"
-        return Run(wanted, None, failure if mirror is None else mirror.back(failure), outcome.wall_s)
+        return Run(wanted, None, failure if mirror is None else mirror.back(failure), missing, outcome.wall_s)
 
 
 def _blames(sessions: _Sessions, whole: Run, names: Sequence[str], *, fresh: bool) -> list[Blame]:
@@ -532,7 +540,7 @@ def _blames(sessions: _Sessions, whole: Run, names: Sequence[str], *, fresh: boo
 
         for group in culprits(tuple(names), differing):
             run = sessions.run(group)
-            blames.append(Blame(group, _text(group), run.files))
+            blames.append(Blame(group, INCOMPLETE if run.missing else _text(group), run.files))
     return blames
 
 
