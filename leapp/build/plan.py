@@ -33,6 +33,8 @@ class PipelinePlan:
     """Everything that leaves the trace is an error at its line."""
     vary: tuple[str, ...] = ()
     """What the reproduction varies; nothing: there is none."""
+    probe: bool = True
+    """Whether the entry runs again on other data before its bundle is believed."""
 
     @property
     def name(self) -> str:
@@ -70,6 +72,7 @@ def make_plan(
     only: str | None = None,
     strict: bool = False,
     vary: tuple[str, ...] = (),
+    probe: bool = True,
 ) -> BuildPlan:
     """Decide what is built where.
 
@@ -80,6 +83,7 @@ def make_plan(
         only: the one node that gets artifacts; its pipelines are not published.
         strict: everything that leaves the trace is an error.
         vary: what the reproduction of each pipeline varies; nothing: there is none.
+        probe: whether each entry runs again on other data.
     """
     pipelines = tuple(
         PipelinePlan(
@@ -90,6 +94,7 @@ def make_plan(
             only=only,
             strict=strict,
             vary=vary,
+            probe=probe,
         )
         for manifest in manifests
     )

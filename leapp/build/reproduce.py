@@ -334,6 +334,7 @@ def reproduce(
     bisect: bool = True,
     fresh: bool = True,
     session_folder: Path | None = None,
+    notes: Sequence[str] = (),
     grace_s: float = GRACE_S,
     cancel: threading.Event | None = None,
 ) -> ReproductionRecord:
@@ -349,6 +350,7 @@ def reproduce(
         fresh: whether the bundle was made from the project as it stands, just now. Else it is told apart whether the
             project has changed since.
         session_folder: where HOME (``home``) and TMPDIR (``tmp``) of the first session lay.
+        notes: what the record is to say besides.
         grace_s: how long a session may go on after its bundle was written.
         cancel: ends the session at work when it is set from another thread.
 
@@ -357,13 +359,13 @@ def reproduce(
         BuildCancelledError: ``cancel`` was set.
     """
     names = chosen(vary)
-    notes = []
+    said = list(notes)
     inputs = inputs_of(plan, reads)
     if inputs.kind is not Kind.RECORDED and "inputs" in names:
         names = tuple(name for name in names if name != "inputs")
         why = "; ".join(reads.gaps) if reads is not None else "what the first session read is not recorded"
         whose = "git knows" if inputs.kind is Kind.GIT else "lie below the project's root"
-        notes.append(
+        said.append(
             f"not proved that nothing else is read: the {len(inputs.files)} files that {whose} were taken ({why})"
         )
     with tempfile.TemporaryDirectory(prefix="leapp-reproduce-", ignore_cleanup_errors=True) as place:
@@ -374,14 +376,14 @@ def reproduce(
         if not whole.same and bisect:
             blames = tuple(_blames(sessions, whole, names, fresh=fresh))
         runs = (whole, *(run for run in sessions.runs if run is not whole))
-    return ReproductionRecord(bundle.digest, names, inputs, len(bundle.files), runs, blames, tuple(notes))
+    return ReproductionRecord(bundle.digest, names, inputs, len(bundle.files), runs, blames, tuple(said))
 
 
 def inputs_of(plan: PipelinePlan, reads: Reads | None) -> Inputs:
     """What the copy of a project is to hold: what was read, else all files of the project."""
     root = plan.manifest.root
     if reads is None:
-        return project_files(plan.manifest, without=(plan.target.parent.parent,))
+        return project_files(plan.manifest, without=_output(plan))
     # What was declared by an absolute path is opened by it, wherever the project lies.
     names = [each.path for each in (*reads.project, *reads.declared) if not Path(each.path).is_absolute()]
     files = {Path(os.path.normpath(root / name)) for name in names}
@@ -391,9 +393,15 @@ def inputs_of(plan: PipelinePlan, reads: Reads | None) -> Inputs:
     links = tuple((root / each.path, each.target) for each in reads.links)
     kind = Kind.RECORDED
     if not reads.complete:
-        around = project_files(plan.manifest, without=(plan.target.parent.parent,))
+        around = project_files(plan.manifest, without=_output(plan))
         kind, files = around.kind, files | set(around.files)
     return Inputs(kind, tuple(sorted(files)), tuple(sorted(folders)), links)
+
+
+def _output(plan: PipelinePlan) -> tuple[Path, ...]:
+    """The build's own output folder, unless the project lies in it."""
+    out = plan.target.absolute().parent.parent
+    return () if plan.manifest.root.is_relative_to(out) else (out,)
 
 
 def reproduce_stage(
@@ -482,7 +490,7 @@ class _Sessions:
         if scene.folder:
             inputs = self.inputs
             if not scene.only_inputs and inputs.kind is Kind.RECORDED:
-                around = project_files(manifest, without=(self.plan.target.parent.parent,))
+                around = project_files(manifest, without=_output(self.plan))
                 inputs = replace(inputs, files=tuple(sorted({*inputs.files, *around.files})))
             mirror = make_mirror(manifest.root, inputs, scene.place / "mirror", shift=scene.shift)
             manifest = replace(manifest, root=mirror.root)

@@ -22,6 +22,7 @@ from leapp._canonical import readable_json
 from leapp._version import __version__
 from leapp.build._messages import EndingKind, ProbeRequest, SessionRequest
 from leapp.build.isolate import GRACE_S, HowEnded, run_session, session_environment
+from leapp.build.reproduce import reproduce_stage
 from leapp.bundle import read, write
 from leapp.errors import (
     BuildCancelledError,
@@ -33,6 +34,7 @@ from leapp.errors import (
     InterpreterError,
     LeappError,
     MissingDependencyError,
+    NotReproducibleError,
     SecondSessionError,
     ValidationError,
     WorkerFaultError,
@@ -45,6 +47,8 @@ if TYPE_CHECKING:
     from leapp._spec import JSON
     from leapp.build.isolate import SessionOutcome
     from leapp.build.plan import BuildPlan, PipelinePlan
+    from leapp.build.reads import Reads
+    from leapp.build.reproduce import ReproductionRecord
 
 LOG_FOLDER: Final = ".logs"
 """Below the output folder: what failed sessions printed, until the pipeline is built again."""
@@ -69,6 +73,7 @@ class Stage(StrEnum):
     TRACING = "tracing and exporting"
     CHECKING = "checking"
     PROBING = "probing with other data"
+    REPRODUCING = "reproducing"
     PUBLISHING = "publishing"
     DONE = "done"
 
@@ -92,6 +97,8 @@ class PipelineResult:
     """What helps to understand the error: the entry's own traceback, or the end of what it printed."""
     log: Path | None = None
     """All that the session printed; kept only for failures."""
+    reproduction: ReproductionRecord | None = None
+    """How the bundle came out once more; None where it was not tried."""
     wall_s: float = 0.0
 
     @property
@@ -118,6 +125,7 @@ class PipelineResult:
             "size_bytes": self.size_bytes,
             "checks": [row.as_json() for row in self.checks],
             "notes": list(self.notes),
+            "reproduction": None if self.reproduction is None else self.reproduction.as_json(),
             "error": error,
             "log": None if self.log is None else str(self.log),
             "variables": dict(self.plan.variables),
@@ -137,6 +145,10 @@ class _Traced:
     printed: bytes
     record: Path
     """What a second session is compared with."""
+    place: Path
+    """Where HOME and TMPDIR of the session lay; gone by now."""
+    reads: Reads | None = None
+    """What the session read; None: not recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,10 +177,17 @@ class _Stopped(Exception):  # noqa: N818  # not an error of its own: it carries 
     """Ends the stages of one pipeline: an error of ours, and what the result says besides."""
 
     def __init__(
-        self, error: LeappError, *, details: str = "", log: Path | None = None, checks: tuple[CheckRow, ...] = ()
+        self,
+        error: LeappError,
+        *,
+        details: str = "",
+        log: Path | None = None,
+        checks: tuple[CheckRow, ...] = (),
+        reproduction: ReproductionRecord | None = None,
     ) -> None:
         super().__init__(str(error))
         self.error, self.details, self.log, self.checks = error, details, log, checks
+        self.reproduction = reproduction
 
 
 def build(
@@ -217,7 +236,14 @@ def _build_pipeline(context: _Context) -> PipelineResult:
     try:
         result = _stages(context)
     except _Stopped as stop:
-        result = PipelineResult(plan, error=stop.error, details=stop.details, log=stop.log, checks=stop.checks)
+        result = PipelineResult(
+            plan,
+            error=stop.error,
+            details=stop.details,
+            log=stop.log,
+            checks=stop.checks,
+            reproduction=stop.reproduction,
+        )
     except LeappError as error:
         result = PipelineResult(plan, error=error)
     except Exception as error:  # noqa: BLE001  # one pipeline's fault must not take the others with it
@@ -240,9 +266,12 @@ def _stages(context: _Context) -> PipelineResult:
         traced = _trace(context, scratch)
         context.on_stage(plan, Stage.CHECKING)
         result = _check(context, traced)
-        if plan.only is None:
+        if plan.only is None and plan.probe:
             context.on_stage(plan, Stage.PROBING)
             result = _probe(context, traced, result)
+        if plan.vary:
+            context.on_stage(plan, Stage.REPRODUCING)
+            result = _reproduce(context, traced, result)
         context.on_stage(plan, Stage.PUBLISHING)
         _add_evidence(context, traced)
         return _publish(context, traced, result)
@@ -327,7 +356,7 @@ def _trace(context: _Context, scratch: Path) -> _Traced:
         raise _Stopped(error, details=_details(outcome, printed), log=log, checks=checks)
     assert outcome.compiled is not None  # _error_of has looked
     bundle = Path(outcome.compiled.bundle)
-    return _Traced(bundle, checks, tuple(outcome.compiled.errors), _notes(outcome), printed, record)
+    return _Traced(bundle, checks, tuple(outcome.compiled.errors), _notes(outcome), printed, record, place=Path(folder))
 
 
 def _probe(context: _Context, traced: _Traced, result: PipelineResult) -> PipelineResult:
@@ -350,6 +379,24 @@ def _probe(context: _Context, traced: _Traced, result: PipelineResult) -> Pipeli
     unseeded = sorted({str(kind) for report in reports for kind in _texts(report, "unseeded_weights")})
     notes = [f"Weights of {', '.join(unseeded)} follow the seed of the session."] if unseeded else []
     return replace(result, notes=(*result.notes, *notes))
+
+
+def _reproduce(context: _Context, traced: _Traced, result: PipelineResult) -> PipelineResult:
+    """The same bundle once more with everything varied, else none at all."""
+    try:
+        record = reproduce_stage(
+            context.plan,
+            traced.folder,
+            traced.reads,
+            session_folder=traced.place,
+            grace_s=context.grace_s,
+            cancel=context.cancel,
+        )
+    except NotReproducibleError as error:
+        record = error.facts["record"]
+        log = context.keep_log(traced.printed)
+        raise _Stopped(error, log=log, checks=traced.checks, reproduction=record) from None
+    return replace(result, reproduction=record, notes=(*result.notes, *record.notes))
 
 
 def _left_the_trace(folder: Path) -> Iterator[str]:
