@@ -99,7 +99,8 @@ class Archive:
 
     def read(self, name: str) -> bytes:
         """The whole content of a member, its checksum verified."""
-        return b"".join(self.chunks(name))
+        # Joining the pieces at once would join the last one many times over: they share their memory.
+        return b"".join(map(bytes, self.chunks(name)))
 
     def chunks(self, name: str) -> Iterator[bytes | memoryview]:
         """A member's content in pieces; each is valid until the next. Raises when its checksum is wrong."""
