@@ -142,6 +142,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     build.add_argument("--out", metavar="DIR", type=Path, default=Path(DEFAULT_OUT), help="default: %(default)s")
     build.add_argument("--strict", action="store_true", help="an error at every line where a value leaves the trace")
+    build.add_argument(
+        "--no-reproduce", action="store_true", help="do not run each entry once more with everything varied"
+    )
 
     check = _command(commands, "check", _check, "validate manifests without building")
     _add_manifests(check)
@@ -156,6 +159,21 @@ def _parser() -> argparse.ArgumentParser:
     _add_bundles(replay, "+")
     replay.add_argument("--rtol", type=tolerance, help="relative tolerance (default: the node's own)")
     replay.add_argument("--atol", type=tolerance, help="absolute tolerance, in each output's unit (default: likewise)")
+
+    reproduce = _command(
+        commands, "reproduce", _reproduce, "build again with everything varied, and compare byte for byte"
+    )
+    reproduce.add_argument(
+        "targets",
+        nargs="+",
+        metavar="MANIFEST|BUNDLE",
+        type=Path,
+        help="manifests are built into a scratch folder first; bundles are compared as they are",
+    )
+    reproduce.add_argument(
+        "--vary", metavar="NAMES", type=names, help="vary these alone, separated by commas; '' varies nothing"
+    )
+    reproduce.add_argument("--manifest", metavar="FILE", type=Path, help="what a bundle was built from")
 
     inspect = _command(commands, "inspect", _inspect, "show nodes, ports, wiring, model files and digests of a bundle")
     _add_bundles(inspect, None)
@@ -199,6 +217,11 @@ def number_of_jobs(text: str) -> int:
     return number
 
 
+def names(text: str) -> list[str]:
+    """Read ``--vary``; argparse names this function in its error."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
 def tolerance(text: str) -> float:
     """Read ``--rtol`` and ``--atol``; argparse names this function in its error."""
     number = float(text)
@@ -212,13 +235,23 @@ def tolerance(text: str) -> float:
 
 def _build(arguments: argparse.Namespace) -> int:
     from leapp.build.plan import make_plan
+    from leapp.build.reproduce import chosen
     from leapp.build.run import build
     from leapp.manifest.load import load
     from leapp.report.progress import BuildProgress, show_summary
     from leapp.report.text import Printer
 
     manifests = load(arguments.manifests, version=arguments.as_version)
-    plan = make_plan(manifests, out=arguments.out, environment=os.environ, only=arguments.only, strict=arguments.strict)
+    # One node alone is for trying things out, and is not published.
+    vary = () if arguments.no_reproduce or arguments.only else chosen(None)
+    plan = make_plan(
+        manifests,
+        out=arguments.out,
+        environment=os.environ,
+        only=arguments.only,
+        strict=arguments.strict,
+        vary=vary,
+    )
     jobs = min(arguments.jobs or len(os.sched_getaffinity(0)), len(plan.pipelines))
     if arguments.json:
         results = build(plan, jobs=jobs, on_result=lambda result: _print_json(result.as_json()))
@@ -334,6 +367,31 @@ def _replay(arguments: argparse.Namespace) -> int:
         return EXIT_OK if ok else EXIT_CHECK_FAILED
 
     return _each(arguments, arguments.bundles, one)
+
+
+def _reproduce(arguments: argparse.Namespace) -> int:
+    from leapp.build.rebuild import reproduce_bundle, reproduce_manifests
+    from leapp.bundle.read import is_bundle
+    from leapp.report.progress import BuildProgress
+    from leapp.report.reproduction import show
+    from leapp.report.text import Printer
+
+    def one(path: Path) -> int:
+        if is_bundle(path):
+            rebuilt = (reproduce_bundle(path, manifest=arguments.manifest, vary=arguments.vary),)
+        elif arguments.json:
+            rebuilt = reproduce_manifests(path, vary=arguments.vary)
+        else:
+            with BuildProgress(Printer(sys.stderr)) as progress:
+                rebuilt = reproduce_manifests(path, vary=arguments.vary, on_stage=progress.on_stage)
+        for each in rebuilt:
+            if arguments.json:
+                _print_json(each.as_json())
+            else:
+                show(each, Printer(sys.stdout))
+        return max((each.exit_code for each in rebuilt), default=EXIT_OK)
+
+    return _each(arguments, arguments.targets, one)
 
 
 def _inspect(arguments: argparse.Namespace) -> int:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 EVIDENCE_FILE: Final = "evidence/reproduction.json"
 RUN_TO_RUN: Final = "differs from run to run (a clock, entropy, or threads)"
+FAILS_ALWAYS: Final = "it fails without any variation as well"
 INCOMPLETE: Final = "its reads cannot be proved complete: in a copy of what it was seen to read, this is missing"
 CHANGED_SINCE: Final = "the project, its inputs or the tool chain changed since the bundle was built"
 SESSION: Final = "(the session)"
@@ -535,8 +536,12 @@ def _blames(sessions: _Sessions, whole: Run, names: Sequence[str], *, fresh: boo
     plain = sessions.run(())
     blames = []
     if not plain.same:
-        stable = not fresh and () in sessions.bundles and _stable(sessions)
-        blames.append(Blame((), CHANGED_SINCE if stable else RUN_TO_RUN, plain.files))
+        text = RUN_TO_RUN
+        if plain.difference is None:
+            text = FAILS_ALWAYS
+        elif not fresh and _stable(sessions):
+            text = CHANGED_SINCE
+        blames.append(Blame((), text, plain.files))
     left = whole.keys - plain.keys
     if left:
 
