@@ -21,7 +21,6 @@ import subprocess
 import sys
 import threading
 from dataclasses import dataclass, field
-from enum import IntFlag
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -44,6 +43,7 @@ _ISDIR: Final = 0x40000000
 _WATCHED: Final = (
     _ACCESS | _MODIFY | _CLOSE_WRITE | _OPEN | _MOVED_FROM | _MOVED_TO | _CREATE | _DELETE | _DONT_FOLLOW | _EXCL_UNLINK
 )
+_READS: Final = _OPEN | _ACCESS
 _WRITES: Final = _MODIFY | _CLOSE_WRITE
 _REPLACES: Final = _MOVED_FROM | _MOVED_TO | _CREATE | _DELETE
 
@@ -56,33 +56,34 @@ _ANSWER_LIMIT_S: Final = 60.0
 """The walk through a large tree takes seconds; an answer later on takes a fraction of a millisecond."""
 
 
-class Happened(IntFlag):
-    """What became of one path, in the order in which it happened as far as that matters."""
+class Happened:
+    """What became of one path, in the order in which it happened as far as that matters: bits of an integer.
 
-    OPENED = 1
+    Not an ``IntFlag``, whose arithmetic takes longer than all the rest of an event.
+    """
+
+    OPENED: Final = 1
     """Opened before anything was written."""
-    READ_FIRST = 2
+    READ_FIRST: Final = 2
     """Read before anything was written."""
-    READ_LATER = 4
+    READ_LATER: Final = 4
     """Read after it was written."""
-    WRITTEN = 8
-    CREATED = 16
+    WRITTEN: Final = 8
+    CREATED: Final = 16
     """It was not there before: its creation is the first that was seen of it."""
-    REPLACED = 32
+    REPLACED: Final = 32
     """Removed, renamed, or another file was put in its place after it had been opened."""
-    REMOVED = 64
+    REMOVED: Final = 64
     """The last that was seen is that it went away."""
-    LISTED = 128
+    LISTED: Final = 128
     """A folder: its entries were read."""
-    MOVED_IN = 256
-    """A file was renamed to this name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
     """All that was noticed until now, by absolute path, and why it may not be all that happened."""
 
-    paths: Mapping[str, Happened] = field(default_factory=dict)
+    paths: Mapping[str, int] = field(default_factory=dict)
     gaps: tuple[str, ...] = ()
 
 
@@ -148,13 +149,12 @@ class Watch:
         answer = self._ask({})
         if answer is None:
             return Seen(gaps=("the reader of file-system notifications was ended by somebody",))
-        paths = {path: Happened(flags) for path, flags in answer["paths"].items()}
-        return Seen(paths, tuple(answer["gaps"]))
+        return Seen(answer["paths"], tuple(answer["gaps"]))
 
-    def happened(self, path: str) -> Happened | None:
+    def happened(self, path: str) -> int | None:
         """What became of one path until now; None when it cannot be told."""
         answer = self._ask({"path": path})
-        return None if answer is None or answer["gaps"] else Happened(answer["paths"].get(path, 0))
+        return None if answer is None or answer["gaps"] else int(answer["paths"].get(path, 0))
 
     def _ask(self, question: Mapping[str, str]) -> dict[str, Any] | None:
         with self._lock, contextlib.suppress(OSError):
@@ -274,22 +274,23 @@ class _Reader:
     def _take(self, data: bytes) -> None:
         position, size = 0, _HEADER.size
         happened, watched = self.happened, self._watched
+        changed = Happened.WRITTEN | Happened.REPLACED | Happened.REMOVED
         while position < len(data):
             descriptor, mask, _, length = _HEADER.unpack_from(data, position)
             position += size
             name = data[position : position + length].rstrip(b"\0") if length else b""
             position += length
-            if mask & (_OPEN | _ACCESS) and not mask & _ISDIR:
+            if mask & _READS and not mask & _ISDIR:
                 # By far the most frequent: handled here, without a call.
                 path = watched.get(descriptor)
                 if path is not None:
                     if name:
                         path = f"{path}/{os.fsdecode(name)}"
                     before = happened.get(path, 0)
-                    if before & _CHANGED:
-                        happened[path] = before | (_READ_LATER if mask & _ACCESS else 0)
+                    if before & changed:
+                        happened[path] = before | (Happened.READ_LATER if mask & _ACCESS else 0)
                     else:
-                        happened[path] = before | (_READ_FIRST if mask & _ACCESS else _OPENED)
+                        happened[path] = before | (Happened.READ_FIRST if mask & _ACCESS else Happened.OPENED)
             else:
                 self._take_rare(descriptor, mask, os.fsdecode(name))
 
@@ -321,9 +322,8 @@ class _Reader:
         after = before
         if mask & (_CREATE | _MOVED_TO):
             after = (after | Happened.WRITTEN) & ~Happened.REMOVED
-            if mask & _MOVED_TO:
-                after |= Happened.MOVED_IN
-            elif not before:
+            # A file renamed to this name may have taken the place of another.
+            if mask & _CREATE and not before:
                 after |= Happened.CREATED
         if mask & (_DELETE | _MOVED_FROM):
             after |= Happened.REMOVED
@@ -331,14 +331,7 @@ class _Reader:
             after |= Happened.REPLACED
         if mask & _WRITES:
             after |= Happened.WRITTEN
-        self.happened[path] = int(after)
-
-
-# As plain integers: arithmetic on flags takes longer than all the rest of an event.
-_OPENED: Final = int(Happened.OPENED)
-_READ_FIRST: Final = int(Happened.READ_FIRST)
-_READ_LATER: Final = int(Happened.READ_LATER)
-_CHANGED: Final = int(Happened.WRITTEN | Happened.REPLACED | Happened.REMOVED)
+        self.happened[path] = after
 
 
 def serve(channel: socket.socket) -> None:

@@ -19,7 +19,9 @@ import functools
 import hashlib
 import importlib.util
 import mimetypes
+import operator
 import os
+import pkgutil
 import re
 import site
 import stat
@@ -73,7 +75,8 @@ _CONVERTERS: Final = "/gconv"
 """Folder of the C library's character sets, wherever the distribution has it."""
 
 _WRITING: Final = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-_IMPORT_SYSTEM: Final = "<frozen importlib._bootstrap_external>"
+_IMPORT_SYSTEM: Final = ("<frozen importlib.", importlib.__path__[0] + "/", pkgutil.__file__)
+"""Files whose own look into a folder is a look for modules or installed packages."""
 _TICK_S: Final = 0.02
 """Files get the time of the kernel's last tick, at most 10 ms old."""
 _LINKS_AT_MOST: Final = 40
@@ -505,18 +508,20 @@ class _Sorting:
             for place in self._stands_for(text):
                 order.setdefault(self._resolve(place), index)
         for path in self._native():
-            order.setdefault(self._resolve(path), None)
+            if path not in order:
+                order.setdefault(self._resolve(path), None)
         for path, position in order.items():
             self._sort(path, position)
         listings = tuple(sorted(self._listings(list(raw.listed))))
         written = tuple(sorted(self._written()))
         if self._changes:
             raise ChangedInputError(changes=_some([f"{path} ({how})" for path, how in sorted(self._changes.items())]))
+        by_path = operator.attrgetter("path")
         failures = [f"the recorder failed in {each}" for each in raw.failures]
         return Reads(
-            project=tuple(sorted(self._project)),
-            declared=tuple(sorted(self._declared)),
-            undeclared=tuple(sorted(self._undeclared)),
+            project=tuple(sorted(self._project, key=by_path)),
+            declared=tuple(sorted(self._declared, key=by_path)),
+            undeclared=tuple(sorted(self._undeclared, key=by_path)),
             links=tuple(
                 sorted(
                     Link(self._shown(path), target)
@@ -596,7 +601,7 @@ class _Sorting:
         inside = _is_below(path, self._root)
         shown = self._shown(path)
         write = self._writes.get(path)
-        happened = self._seen.paths.get(path, Happened(0))
+        happened = self._seen.paths.get(path, 0)
         if write is None and happened & Happened.CREATED:
             return  # made while the session ran, by native code or another process of it
         before: tuple[str, int] | None = None
@@ -633,7 +638,7 @@ class _Sorting:
         else:
             self._undeclared.append(found)
 
-    def _changed_by_others(self, status: os.stat_result, happened: Happened, *, native: bool) -> bool:
+    def _changed_by_others(self, status: os.stat_result, happened: int, *, native: bool) -> bool:
         if happened & Happened.REPLACED:
             return True
         if happened & Happened.WRITTEN:
@@ -657,7 +662,7 @@ class _Sorting:
             if happened & Happened.LISTED and path not in python:
                 found[path, Lister.NATIVE] = None
         for path, by in found:
-            created = self._seen.paths.get(path, Happened(0)) & Happened.CREATED
+            created = self._seen.paths.get(path, 0) & Happened.CREATED
             if not _is_below(path, self._root) or self._is_foreign(path) or created:
                 continue
             if path in self._writes and not self._writes[path].existed:
@@ -675,7 +680,7 @@ class _Sorting:
         write = self._writes.get(path)
         if write is not None:
             return not write.existed
-        return bool(self._seen.paths.get(path, Happened(0)) & Happened.CREATED)
+        return bool(self._seen.paths.get(path, 0) & Happened.CREATED)
 
     @functools.cached_property
     def _removed(self) -> Mapping[str, set[str]]:
@@ -699,6 +704,8 @@ class _Sorting:
                 if how == "removed" or not os.path.isdir(path):  # noqa: PTH112
                     yield Written(self._shown(path), how)
         for path, happened in self._seen.paths.items():
+            if not happened & (Happened.WRITTEN | Happened.REMOVED):
+                continue
             if path in self._writes or self._is_foreign(path) or os.path.isdir(path):  # noqa: PTH112
                 continue
             created = bool(happened & Happened.CREATED)
@@ -757,8 +764,8 @@ def _declared(root: Path, patterns: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 
 def _lister(frame: FrameType | None) -> Lister:
-    """Whether it is the import system that looks into a folder: it asks the operating system directly."""
-    by_import = frame is not None and frame.f_code.co_filename == _IMPORT_SYSTEM
+    """Who called the operating system: the import system asks it directly."""
+    by_import = frame is not None and frame.f_code.co_filename.startswith(_IMPORT_SYSTEM)
     return Lister.IMPORT if by_import else Lister.PROGRAM
 
 

@@ -177,7 +177,8 @@ def test_imports_count_as_their_sources(session):
     assert list((session.root / "__pycache__").glob("plain.*.pyc"))
     got = session.run(
         """
-        import sys
+        import importlib.metadata, pkgutil, sys
+        importlib.metadata.version("pytest"); list(pkgutil.iter_modules(["spaces"]))
         import plain, package.part, spaces.one.piece
         sys.path.insert(0, "zipped.zip")
         import from_zip
@@ -188,7 +189,12 @@ def test_imports_count_as_their_sources(session):
         *("plain.py", "spaces/one/piece.py", "zipped.zip"),
     ]
     assert not any(each.native for each in got.reads.project)
-    assert {each.path for each in got.reads.listings if each.by is Lister.IMPORT} >= {".", "package", "spaces/one"}
+    assert {each.path for each in got.reads.listings if each.by is Lister.IMPORT} >= {
+        ".",
+        "package",
+        "spaces",
+        "spaces/one",
+    }
     assert all(each.by is Lister.IMPORT for each in got.reads.listings)
 
 
