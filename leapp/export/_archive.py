@@ -64,7 +64,7 @@ class Archive:
         self._file = file
         try:
             self._zip = zipfile.ZipFile(file)
-        except (zipfile.BadZipFile, NotImplementedError, struct.error, OverflowError, EOFError) as error:
+        except (zipfile.BadZipFile, NotImplementedError, struct.error, OverflowError, EOFError, OSError) as error:
             raise DamagedArchiveError(f"it is no archive ({error})") from error
         self._members: dict[str, zipfile.ZipInfo] = {}
         roots = set()
@@ -112,7 +112,7 @@ class Archive:
                 with self._zip.open(info) as stream:  # verifies the checksum itself
                     while piece := stream.read(CHUNK_SIZE_BYTES):
                         yield piece
-        except (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError, struct.error) as error:
+        except (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError, struct.error, OSError) as error:
             raise DamagedArchiveError(f"its member {info.filename!r} is damaged ({error})") from error
 
     def _stored(self, info: zipfile.ZipInfo) -> Iterator[memoryview]:

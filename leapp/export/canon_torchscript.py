@@ -213,7 +213,9 @@ def _locals(function: str) -> dict[str, str]:
     Digits are the user's or a counter of torch's that other functions moved as well; one cannot tell which.
     """
     lines = function.splitlines()
-    header_lines = next(index for index, line in enumerate(lines, 1) if line.endswith(":"))
+    header_lines = next((index for index, line in enumerate(lines, 1) if line.endswith(":")), None)
+    if header_lines is None:
+        raise DamagedArchiveError(f"its function {lines[0].strip()!r} has no body")
     header, body = "\n".join(lines[:header_lines]), lines[header_lines:]
     assigned: dict[str, None] = {}
     for line in body:
