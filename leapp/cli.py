@@ -243,7 +243,7 @@ def _build(arguments: argparse.Namespace) -> int:
 
     manifests = load(arguments.manifests, version=arguments.as_version)
     # One node alone is for trying things out, and is not published.
-    vary = () if arguments.no_reproduce or arguments.only else chosen(None)
+    vary = None if arguments.no_reproduce or arguments.only else chosen(None)
     plan = make_plan(
         manifests,
         out=arguments.out,
@@ -378,12 +378,12 @@ def _reproduce(arguments: argparse.Namespace) -> int:
 
     def one(path: Path) -> int:
         if is_bundle(path):
-            rebuilt = (reproduce_bundle(path, manifest=arguments.manifest, vary=arguments.vary),)
+            rebuilt = [reproduce_bundle(path, manifest=arguments.manifest, vary=arguments.vary)]
         elif arguments.json:
-            rebuilt = reproduce_manifests(path, vary=arguments.vary)
+            rebuilt = [*reproduce_manifests(path, vary=arguments.vary)]
         else:
             with BuildProgress(Printer(sys.stderr)) as progress:
-                rebuilt = reproduce_manifests(path, vary=arguments.vary, on_stage=progress.on_stage)
+                rebuilt = [*reproduce_manifests(path, vary=arguments.vary, on_stage=progress.on_stage)]
         for each in rebuilt:
             if arguments.json:
                 _print_json(each.as_json())

@@ -31,8 +31,8 @@ class PipelinePlan:
     """The one node that gets artifacts. Nothing is published then."""
     strict: bool = False
     """Everything that leaves the trace is an error at its line."""
-    vary: tuple[str, ...] = ()
-    """What the reproduction varies; nothing: there is none."""
+    vary: tuple[str, ...] | None = None
+    """What the reproduction varies, which may be nothing; None: there is no reproduction."""
     probe: bool = True
     """Whether the entry runs again on other data before its bundle is believed."""
 
@@ -71,7 +71,7 @@ def make_plan(
     environment: Mapping[str, str],
     only: str | None = None,
     strict: bool = False,
-    vary: tuple[str, ...] = (),
+    vary: tuple[str, ...] | None = None,
     probe: bool = True,
 ) -> BuildPlan:
     """Decide what is built where.
@@ -82,7 +82,7 @@ def make_plan(
         environment: variables that ``pass_env`` draws from.
         only: the one node that gets artifacts; its pipelines are not published.
         strict: everything that leaves the trace is an error.
-        vary: what the reproduction of each pipeline varies; nothing: there is none.
+        vary: what the reproduction of each pipeline varies; None: there is none.
         probe: whether each entry runs again on other data.
     """
     pipelines = tuple(

@@ -269,7 +269,7 @@ def _stages(context: _Context) -> PipelineResult:
         if plan.only is None and plan.probe:
             context.on_stage(plan, Stage.PROBING)
             result = _probe(context, traced, result)
-        if plan.vary:
+        if plan.vary is not None:
             context.on_stage(plan, Stage.REPRODUCING)
             result = _reproduce(context, traced, result)
         context.on_stage(plan, Stage.PUBLISHING)
