@@ -74,17 +74,25 @@ _COPIES: Final = frozenset(
 
 
 class Call:
-    """The argument side of one recorded call: graph arguments, and the memory that went in."""
+    """One recorded call: what the user passed, the graph arguments for it, and the memory that went in."""
 
-    __slots__ = ("memories", "place", "recording", "tensors")
+    __slots__ = ("args", "graph_args", "graph_kwargs", "kwargs", "memories", "place", "recording", "row", "tensors")
 
-    def __init__(self, recording: Recording, place: Place) -> None:
+    def __init__(
+        self, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any], recording: Recording, place: Place
+    ) -> None:
+        self.row = row
+        self.args = args
+        self.kwargs = kwargs
         self.recording = recording
         self.place = place
         self.memories: list[tuple[int, int]] = []
         """(storage address, memory number) of each tensor argument."""
         self.tensors: list[torch.Tensor] = []
         """The tensor arguments themselves, in the same order."""
+        argument = self.argument
+        self.graph_args = tuple([argument(item) for item in args])
+        self.graph_kwargs = {name: argument(item) for name, item in kwargs.items()} if kwargs else kwargs
 
     def argument(self, thing: Any) -> Any:
         """The graph argument for one argument of any kind."""
@@ -141,6 +149,13 @@ class Call:
             why="it cannot stand in a graph",
             advice="Pass tensors, numbers, strings and plain containers.",
         )
+
+    def versions(self) -> list[int]:
+        """How often each tensor argument was written; -1 for inference tensors, which keep no count."""
+        try:
+            return [each._version for each in self.tensors]
+        except RuntimeError:
+            return [-1 if each.is_inference() else each._version for each in self.tensors]
 
     def memory_of(self, address: int) -> int:
         """The memory number of a result that lies at ``address``: that of the argument it aliases, or a new one."""
@@ -210,71 +225,46 @@ def _first_value(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Value | None:
 
 
 def _record(func: Any, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any], recording: Recording) -> Any:
-    place = caller(3)
-    call = Call(recording, place)
-    argument = call.argument
-    graph_args = tuple([argument(item) for item in args])
-    graph_kwargs = {name: argument(item) for name, item in kwargs.items()} if kwargs else kwargs
+    call = Call(row, args, kwargs, recording, caller(3))
     state = recording.random_state() if row.random else None
     with _no_subclass():
-        versions = [each._version for each in call.tensors if not each.is_inference()]
-    result = run(func, row, args, kwargs)
-    with _no_subclass():
-        wrote = versions != [each._version for each in call.tensors if not each.is_inference()]
+        before = call.versions()
+        result = run(func, row, args, kwargs) if row.own_class else func(*args, **kwargs)
+        after = call.versions()
     if state is not None:
         recording.note_random(row.name, state)
-    written = _written(row, call, args, kwargs, versions) if _may_write(row, kwargs) or wrote else ()
-    return _write_down(row, call, args, kwargs, graph_args, graph_kwargs, result, written)
+    written = _written(call, before, after) if before != after or _may_write(row, kwargs) else ()
+    return _write_down(call, result, written)
 
 
-def _write_down(
-    row: Row,
-    call: Call,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    graph_args: tuple[Any, ...],
-    graph_kwargs: dict[str, Any],
-    result: Any,
-    written: tuple[int, ...],
-) -> Any:
+def _write_down(call: Call, result: Any, written: tuple[int, ...]) -> Any:
     recording = call.recording
     kind = type(result)
     if kind is torch.Tensor and not written:
+        for each in call.tensors:
+            if result is each:
+                return result  # the user's own plain tensor, handed on: MEAN.to(x)
         address = result.untyped_storage()._cdata
         memory = call.memory_of(address)
-        info = OpInfo(call.place, memory, written, result.dtype, result.shape)
-        node = _append(row, recording, args, graph_args, graph_kwargs, info)
+        node = _append(call, OpInfo(call.place, memory, written, result.dtype, result.shape))
         result.__class__ = TracedTensor
         result._leapp = Value(recording, node, memory, address)
         recording.session.remember(result)
         return result
     if kind in TRACED or isinstance(result, torch.Tensor):
-        return _tensor_again(row, call, args, kwargs, graph_args, graph_kwargs, result, written)
+        return _tensor_again(call, result, written)
     if isinstance(result, (tuple, list)) and _has_tensor(result):
-        info = OpInfo(call.place, NO_MEMORY, written, None, None)
-        node = _append(row, recording, args, graph_args, graph_kwargs, info)
-        _wrap_items(recording, call, node, result)
-        return result
-    if row.writes:
-        info = OpInfo(call.place, NO_MEMORY, written, None, None)
-        _append(row, recording, args, graph_args, graph_kwargs, info)
-        _adopt_written(call, args, kwargs)
-        return result
-    if row.target != "to":
-        recording.session.escapes.untraced(row.name, recording.name)
+        node = _append(call, OpInfo(call.place, NO_MEMORY, written, None, None))
+        _wrap_items(call, node, result)
+    elif call.row.writes:
+        _append(call, OpInfo(call.place, NO_MEMORY, written, None, None))
+        _adopt_written(call)
+    elif call.row.target != "to":  # x.type() without an argument gives a name
+        recording.session.escapes.untraced(call.row.name, recording.name)
     return result
 
 
-def _tensor_again(
-    row: Row,
-    call: Call,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    graph_args: tuple[Any, ...],
-    graph_kwargs: dict[str, Any],
-    result: torch.Tensor,
-    written: tuple[int, ...],
-) -> torch.Tensor:
+def _tensor_again(call: Call, result: torch.Tensor, written: tuple[int, ...]) -> torch.Tensor:
     """The call gave back an object that existed before: written in place, or handed on untouched."""
     recording = call.recording
     value: Value | None = getattr(result, "_leapp", None) if type(result) in TRACED else None
@@ -284,32 +274,26 @@ def _tensor_again(
         address = result.untyped_storage()._cdata
         dtype, shape = result.dtype, result.shape
     memory = call.memory_of(address)
-    node = _append(row, recording, args, graph_args, graph_kwargs, OpInfo(call.place, memory, written, dtype, shape))
+    node = _append(call, OpInfo(call.place, memory, written, dtype, shape))
     new = Value(recording, node, memory, address, value.origin if value else None)
     new.buffer = value is None or value.buffer
     mark(result, new, recording.session)
     if written:
         recording.constants.mark_written(address)
-        if "out" in kwargs:
-            _adopt_written(call, args, kwargs)
+        if "out" in call.kwargs:
+            _adopt_written(call)
     return result
 
 
-def _append(
-    row: Row,
-    recording: Recording,
-    args: tuple[Any, ...],
-    graph_args: tuple[Any, ...],
-    graph_kwargs: dict[str, Any],
-    info: OpInfo,
-) -> fx.Node:
-    recorder = recording.recorder
+def _append(call: Call, info: OpInfo) -> fx.Node:
+    recorder, row = call.recording.recorder, call.row
+    graph_args, graph_kwargs = call.graph_args, call.graph_kwargs
     if row.expand is not None:
 
         def emit(target: Any, *emitted: Any, **keywords: Any) -> fx.Node:
             return recorder.call("call_function", target, target.__name__, emitted, keywords, info)
 
-        last: fx.Node = row.expand(emit, graph_args, args)
+        last: fx.Node = row.expand(emit, graph_args, call.args)
         return last
     if row.rule is not None:
         graph_args, graph_kwargs = row.rule(*graph_args, **graph_kwargs)
@@ -356,8 +340,9 @@ def _has_tensor(things: Any) -> bool:
     )
 
 
-def _wrap_items(recording: Recording, call: Call, node: fx.Node, items: Any) -> None:
+def _wrap_items(call: Call, node: fx.Node, items: Any) -> None:
     """Record each element of a result as an item of it; the user's container stays the one that torch made."""
+    recording = call.recording
     for index, item in enumerate(items):
         if isinstance(item, torch.Tensor):
             with no_hooks():
@@ -370,7 +355,7 @@ def _wrap_items(recording: Recording, call: Call, node: fx.Node, items: Any) -> 
         elif isinstance(item, (tuple, list)) and _has_tensor(item):
             info = OpInfo(call.place, NO_MEMORY, (), None, None)
             inner = recording.recorder.call("call_function", _getitem, "getitem", (node, index), {}, info)
-            _wrap_items(recording, call, inner, item)
+            _wrap_items(call, inner, item)
 
 
 def _may_write(row: Row, kwargs: dict[str, Any]) -> bool:
@@ -378,49 +363,45 @@ def _may_write(row: Row, kwargs: dict[str, Any]) -> bool:
     return row.writes or (bool(kwargs) and ("out" in kwargs or row.name in STATISTICS))
 
 
-def _written(
-    row: Row, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any], versions: list[int]
-) -> tuple[int, ...]:
+def _outputs_given(kwargs: dict[str, Any]) -> list[Any]:
+    """What ``out=`` names."""
+    out = kwargs.get("out")
+    if out is None:
+        return []
+    return list(out) if isinstance(out, (tuple, list)) else [out]
+
+
+def _written(call: Call, before: list[int], after: list[int]) -> tuple[int, ...]:
     """Memory numbers that the call wrote: those whose version moved, the first argument of a write, ``out=``.
 
     Versions alone are not enough: inference tensors have none.
     """
-    written: set[int] = set()
-    with _no_subclass():
-        counted = [index for index, each in enumerate(call.tensors) if not each.is_inference()]
-        for index, version in zip(counted, versions, strict=True):
-            if call.tensors[index]._version != version:
-                written.add(call.memories[index][1])
-                call.recording.constants.mark_written(call.memories[index][0])
-    targets: list[Any] = [args[0] if args else kwargs.get("input")] if row.writes else []
-    if row.name in STATISTICS and (kwargs.get("training") or kwargs.get("use_input_stats")):
+    args, kwargs = call.args, call.kwargs
+    targets: list[Any] = [args[0] if args else kwargs.get("input")] if call.row.writes else []
+    if call.row.name in STATISTICS and (kwargs.get("training") or kwargs.get("use_input_stats")):
         targets += [*args[1:3], kwargs.get("running_mean"), kwargs.get("running_var")]
-    out = kwargs.get("out")
-    if out is not None:
-        targets.extend(out if isinstance(out, (tuple, list)) else [out])
-    for target in targets:
-        for index, tensor in enumerate(call.tensors):
-            if tensor is target:
-                written.add(call.memories[index][1])
-                call.recording.constants.mark_written(call.memories[index][0])
-    return tuple(sorted(written))
+    targets += _outputs_given(kwargs)
+    moved = {index for index, (old, new) in enumerate(zip(before, after, strict=True)) if old != new}
+    moved |= {index for index, tensor in enumerate(call.tensors) if any(tensor is each for each in targets)}
+    for index in moved:
+        call.recording.constants.mark_written(call.memories[index][0])
+    return tuple(sorted({call.memories[index][1] for index in moved}))
 
 
-def _adopt_written(call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def _adopt_written(call: Call) -> None:
     """A plain buffer that received a traced write is traced from now on."""
-    out = kwargs.get("out")
-    targets = [args[0]] if out is None else list(out if isinstance(out, (tuple, list)) else [out])
     recording = call.recording
-    for target in targets:
-        if isinstance(target, torch.Tensor):
-            with no_hooks():
-                address = target.untyped_storage()._cdata
-            recording.constants.mark_written(address)
-            if type(target) not in TRACED:
-                node, memory, address = recording.constants.use(target, call.place)
-                value = Value(recording, node, memory, address)
-                value.buffer = True
-                mark(target, value, recording.session)
+    for target in _outputs_given(call.kwargs) or [call.args[0]]:
+        if not isinstance(target, torch.Tensor):
+            continue
+        with no_hooks():
+            address = target.untyped_storage()._cdata
+        recording.constants.mark_written(address)
+        if type(target) not in TRACED:
+            node, memory, address = recording.constants.use(target, call.place)
+            value = Value(recording, node, memory, address)
+            value.buffer = True
+            mark(target, value, recording.session)
 
 
 def _special(func: Any, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any], recording: Recording) -> Any:
@@ -441,29 +422,46 @@ def _special(func: Any, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any],
 
 def _crossing(func: Any, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any], recording: Recording) -> Any:
     """``torch.tensor(x)`` and friends: a copy or a cast of a traced tensor, or a stack of traced scalars."""
+    call = Call(row, args, kwargs, recording, caller())
     data = args[0] if args else kwargs.get("data", kwargs.get("obj"))
-    if not isinstance(data, torch.Tensor):
-        recording.session.escapes.untraced(f"torch.{row.name} of a list of traced values", recording.name)
-        with _no_subclass():
-            return func(*args, **kwargs)
-    place = caller()
-    call = Call(recording, place)
-    node = call.argument(data)
     with _no_subclass():
         result = func(*args, **kwargs)
-        if result is data:
+        if result is data or not isinstance(result, torch.Tensor):
             return result
         address = result.untyped_storage()._cdata
-        changed = result.dtype != data.dtype
     memory = call.memory_of(address)
-    info = OpInfo(place, memory, (), result.dtype, result.shape)
-    recorder = recording.recorder
-    if changed:
-        copied = recorder.call("call_method", "to", "to", (node, result.dtype), {}, info)
-    else:
-        copied = recorder.call("call_function", torch.clone, "clone", (node,), {}, info)
-    mark(result, Value(recording, copied, memory, address), recording.session)
+    info = OpInfo(call.place, memory, (), result.dtype, result.shape)
+    node = _copied(call, data, info) if isinstance(data, torch.Tensor) else _stacked(call, data, info)
+    mark(result, Value(recording, node, memory, address), recording.session)
     return result
+
+
+def _copied(call: Call, data: torch.Tensor, info: OpInfo) -> fx.Node:
+    """A traced tensor as a copy, cast where the result has another dtype."""
+    recorder = call.recording.recorder
+    node = call.argument(data)
+    with no_hooks():
+        changed = data.dtype != info.dtype
+    if changed:
+        return recorder.call("call_method", "to", "to", (node, info.dtype), {}, info)
+    return recorder.call("call_function", torch.clone, "clone", (node,), {}, info)
+
+
+def _stacked(call: Call, data: Any, info: OpInfo) -> fx.Node:
+    """``torch.tensor([[c, -s], [s, c]])`` of traced scalars: stacks of scalars, nested as the lists are."""
+    recorder = call.recording.recorder
+    if isinstance(data, torch.Tensor):
+        node = _copied(call, data, OpInfo(call.place, NO_MEMORY, (), info.dtype, ()))
+        return recorder.call("call_function", torch.reshape, "reshape", (node, ()), {}, info)
+    if isinstance(data, (list, tuple)):
+        parts = [_stacked(call, item, info) for item in data]
+        shape = (len(parts), *recorder.info[parts[0]].shape) if recorder.info[parts[0]].shape is not None else None
+        stacked = OpInfo(call.place, recorder.new_memory(), (), info.dtype, shape)
+        return recorder.call("call_function", torch.stack, "stack", (parts,), {}, stacked)
+    with no_hooks():
+        number = torch.tensor(data, dtype=info.dtype)
+    constant: fx.Node = call.argument(number)
+    return constant
 
 
 def _outside(func: Any, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any], value: Value) -> Any:

@@ -126,6 +126,8 @@ CASES = [
     case("numpy-array", lambda a: a * torch.from_numpy(np.arange(4, dtype=np.float32))),
     case("deepcopy", lambda a: copy.deepcopy(a) + 1),
     case("as_tensor", lambda a: torch.as_tensor(a, dtype=torch.float64) * 2),
+    case("tensor-of-scalars", lambda a: torch.tensor([[a[0, 0].cos(), -a[0, 1]], [1.5, a.sum()]]) @ a[:2]),
+    case("tensor-of-scalars-cast", lambda a: torch.tensor([a[0, 0], 2], dtype=torch.float64)),
     # indexing
     case("index-int", lambda a: a[1]),
     case("index-negative", lambda a: a[-1, 1:-1]),
@@ -202,6 +204,17 @@ def test_recorded_equals_untraced(record, function, shapes, dtype):
     assert not [t for t in recorded.targets if t.startswith("Tensor.__")]
 
 
+def test_a_constant_handed_on_stays_the_users(make_session):
+    """``MEAN.to(x)`` gives MEAN itself: it must not become a value of one node."""
+    mean = torch.ones(3)
+    session = make_session()
+    for name in ("first", "second"):
+        x = torch.randn(3)
+        session.input_tensors(name, {"x": x})
+        session.output_tensors(name, {"y": x - mean.to(x)})
+    assert type(mean) is torch.Tensor
+
+
 def test_random_programs_keep_gradients_and_modes(record):
     layer = torch.nn.Linear(4, 2)
     x = torch.randn(3, 4)
@@ -233,3 +246,21 @@ def test_batch_norm_in_eval_mode_reads_its_statistics(record):
     fresh = torch.randn(3, 4)
     assert torch.equal(recorded(fresh), norm(fresh).detach())
     assert set(recorded.graph.constants) == {"running_mean", "running_var", "weight", "bias"}
+
+
+@pytest.mark.parametrize("context", [torch.no_grad, torch.inference_mode, torch.enable_grad])
+def test_grad_modes(record, context):
+    layer = torch.nn.Linear(4, 2)
+
+    def function(a):
+        with context():
+            b = layer(a).add_(1)
+            b[0] = 0.0
+            return b * 2
+
+    recorded = record(function, torch.randn(3, 4))
+    fresh = torch.randn(3, 4)
+    assert torch.equal(recorded(fresh), function(fresh).detach())
+    with context():
+        inside = record(lambda a: layer(a) * 2, torch.randn(3, 4))
+    assert torch.equal(inside(fresh), (layer(fresh) * 2).detach())
