@@ -133,6 +133,8 @@ CASES = [
     _case("empty tensors", lambda x: (torch.cat((x, x)), x.sum()), (0, 3)),
     _case("writes and views", _writes(), (2, 3), (2,)),
     _case("infinities", lambda x: torch.masked_fill(x, x > 0, float("-inf")), (5,)),
+    # torch marks archives with operators of a later version, and lays them out in another way.
+    _case("operators of a later version", lambda x: torch.nn.functional.gelu(x), (3,), exact=False),
     _case("indices", lambda x: (x[..., None, 1:], x[-1], x[:, ::2], x[None]), (3, 4)),
     _case("parts of a result", lambda x: (torch.max(x, dim=1)[1], torch.split(x, [1, 3], dim=1)[1]), (3, 4)),
     Case(
