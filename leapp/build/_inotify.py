@@ -201,8 +201,9 @@ class _Reader:
             raise OSError(ctypes.get_errno(), "inotify_init1")
         self._skip_names = frozenset(skip_names)
         self._skip_paths = frozenset(skip_paths)
-        self._watched: dict[int, str] = {}
-        self.happened: dict[str, int] = {}
+        self._watched: dict[int, tuple[str, dict[bytes, int]]] = {}
+        # Folder -> name -> what happened. The whole path is put together once, in the answer, and not at each event.
+        self._happened: dict[str, dict[bytes, int]] = {}
         self.gaps: dict[str, None] = {}
         self._root = ""
 
@@ -226,7 +227,8 @@ class _Reader:
                         if not self._is_skipped(entry.path, entry.name):
                             pending.append(entry.path)
                     elif created:
-                        self.happened.setdefault(entry.path, Happened.CREATED | Happened.WRITTEN)
+                        names = self._happened.setdefault(folder, {})
+                        names.setdefault(os.fsencode(entry.name), Happened.CREATED | Happened.WRITTEN)
 
     def watch_files(self, files: Iterable[str]) -> None:
         """Watch single files; where there are many in one folder, the folder."""
@@ -247,7 +249,7 @@ class _Reader:
         descriptor = self._libc.inotify_add_watch(self.fd, os.fsencode(path), _WATCHED)
         if descriptor >= 0:
             # The kernel gives a folder that was moved its old descriptor: this is how its new name becomes known.
-            self._watched[descriptor] = path
+            self._watched[descriptor] = path, self._happened.setdefault(path, {})
             return True
         code = ctypes.get_errno()
         if code == errno.ENOSPC:
@@ -260,7 +262,24 @@ class _Reader:
     def forget(self) -> None:
         """Drop what was seen so far: our own walk."""
         self.drain()
-        self.happened.clear()
+        for names in self._happened.values():
+            names.clear()
+
+    def paths(self) -> dict[str, int]:
+        """What happened so far, by path."""
+        whole: dict[str, int] = {}
+        for folder, names in self._happened.items():
+            for name, happened in names.items():
+                path = f"{folder}/{os.fsdecode(name)}" if name else folder
+                # Of a folder both it and the one above it tell.
+                whole[path] = whole.get(path, 0) | happened
+        return whole
+
+    def path(self, path: str) -> int:
+        """What happened to one path so far."""
+        folder, name = os.path.split(os.fsencode(path))
+        inside = self._happened.get(os.fsdecode(folder), {}).get(name, 0)
+        return inside | self._happened.get(path, {}).get(b"", 0)
 
     def drain(self) -> None:
         """Take in every event that happened before this call."""
@@ -273,28 +292,27 @@ class _Reader:
 
     def _take(self, data: bytes) -> None:
         position, size = 0, _HEADER.size
-        happened, watched = self.happened, self._watched
+        unpack, watched = _HEADER.unpack_from, self._watched
         changed = Happened.WRITTEN | Happened.REPLACED | Happened.REMOVED
         while position < len(data):
-            descriptor, mask, _, length = _HEADER.unpack_from(data, position)
+            descriptor, mask, _, length = unpack(data, position)
             position += size
-            name = data[position : position + length].rstrip(b"\0") if length else b""
+            name = data[position : position + length].rstrip(b"\0")
             position += length
             if mask & _READS and not mask & _ISDIR:
                 # By far the most frequent: handled here, without a call.
-                path = watched.get(descriptor)
-                if path is not None:
-                    if name:
-                        path = f"{path}/{os.fsdecode(name)}"
-                    before = happened.get(path, 0)
+                watch = watched.get(descriptor)
+                if watch is not None:
+                    names = watch[1]
+                    before = names.get(name, 0)
                     if before & changed:
-                        happened[path] = before | (Happened.READ_LATER if mask & _ACCESS else 0)
+                        names[name] = before | (Happened.READ_LATER if mask & _ACCESS else 0)
                     else:
-                        happened[path] = before | (Happened.READ_FIRST if mask & _ACCESS else Happened.OPENED)
+                        names[name] = before | (Happened.READ_FIRST if mask & _ACCESS else Happened.OPENED)
             else:
-                self._take_rare(descriptor, mask, os.fsdecode(name))
+                self._take_rare(descriptor, mask, name)
 
-    def _take_rare(self, descriptor: int, mask: int, name: str) -> None:
+    def _take_rare(self, descriptor: int, mask: int, name: bytes) -> None:
         if mask & _Q_OVERFLOW:
             self.gaps["more happened at once than fs.inotify.max_queued_events allows"] = None
             self.watch_tree(self._root)
@@ -304,20 +322,21 @@ class _Reader:
         if mask & (_IGNORED | _UNMOUNT):
             self._watched.pop(descriptor, None)
             return
-        folder = self._watched.get(descriptor)
-        if folder is None:
+        watch = self._watched.get(descriptor)
+        if watch is None:
             return
-        path = f"{folder}/{name}" if name else folder
-        before = self.happened.get(path, 0)
+        folder, names = watch
+        before = names.get(name, 0)
         if mask & _ISDIR:
             if mask & _ACCESS:
-                self.happened[path] = before | Happened.LISTED
+                names[name] = before | Happened.LISTED
             elif mask & (_CREATE | _MOVED_TO):
-                self.happened[path] = (before | Happened.CREATED | Happened.WRITTEN) & ~Happened.REMOVED
-                if not self._is_skipped(path, name):
-                    self.watch_tree(path, created=True)
+                names[name] = (before | Happened.CREATED | Happened.WRITTEN) & ~Happened.REMOVED
+                text = os.fsdecode(name)
+                if not self._is_skipped(f"{folder}/{text}", text):
+                    self.watch_tree(f"{folder}/{text}", created=True)
             elif mask & (_DELETE | _MOVED_FROM):
-                self.happened[path] = before | Happened.REMOVED
+                names[name] = before | Happened.REMOVED
             return
         after = before
         if mask & (_CREATE | _MOVED_TO):
@@ -331,7 +350,7 @@ class _Reader:
             after |= Happened.REPLACED
         if mask & _WRITES:
             after |= Happened.WRITTEN
-        self.happened[path] = after
+        names[name] = after
 
 
 def serve(channel: socket.socket) -> None:
@@ -356,9 +375,8 @@ def serve(channel: socket.socket) -> None:
             if question is None:
                 return
             reader.drain()
-            paths = reader.happened
-            if "path" in question:
-                paths = {path: paths[path] for path in (question["path"],) if path in paths}
+            one = question.get("path")
+            paths = reader.paths() if one is None else {one: reader.path(one)}
             _send(channel, {"paths": paths, "gaps": list(reader.gaps)})
         else:
             # Let some gather, unless there is a question.
