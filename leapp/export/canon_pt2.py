@@ -3,12 +3,11 @@
 Format: ``torch/_export/serde/schema.py`` and ``torch/export/pt2_archive``. In ``models/*.json`` the metadata of nodes
 loses stack traces, origins and call counters; module stacks stay, because ``torch.export.unflatten`` needs them, under
 keys and type names that no process or script has a part in. Example inputs, and what was read off them, are dropped.
-Weights lie in the order of their names, and bytes of a storage that no weight shows are zero.
+Bytes of a storage that no weight shows are zero.
 """
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
 from typing import TYPE_CHECKING, Any, Final
@@ -29,8 +28,6 @@ _DROPPED_METADATA: Final = ("stack_trace", "from_node", "custom", "torch_fn", "s
 _MODULE_STACK: Final = "nn_module_stack"
 _EXAMPLES: Final = "data/sample_inputs/"
 _CONFIG: Final = re.compile(r"data/(weights|constants)/[^/]+_config\.json")
-_RAW: Final = ("weight_", "tensor_")
-"""Prefixes of payloads that are numbered within the archive; payloads of other kinds keep their names."""
 
 
 def canonicalise(path: Path) -> None:
@@ -51,24 +48,24 @@ def _members(archive: Archive) -> dict[str, bytes | Kept]:
         raise DamagedArchiveError("it is no archive of torch.export")
     members: dict[str, bytes | Kept] = {}
     configs = {name: json.loads(archive.read(name)) for name in archive.names if _CONFIG.fullmatch(name)}
-    renamed = _numbered(configs)
     for name in archive.names:
         if name == _DROPPED:
             continue
         if name in configs:
-            members[name] = _json(_renamed_config(name, configs[name], renamed))
+            # The order of its keys is that of the weights in the model.
+            members[name] = _json(configs[name], sort=False)
         elif name.startswith("models/") and name.endswith(".json"):
-            members[name] = _json(_model(json.loads(archive.read(name))))
+            members[name] = _json(_model(json.loads(archive.read(name))), sort=True)
         elif name.startswith(_EXAMPLES):
             members[name] = b""  # readers insist on the member and take an empty one for "none"
         else:
-            members[renamed.get(name, name)] = _payload(archive, name, configs)
+            members[name] = _payload(archive, name, configs)
     return members
 
 
-def _json(value: Any) -> bytes:
+def _json(value: Any, *, sort: bool) -> bytes:
     # Not canonical_json: torch writes and reads NaN and the infinities.
-    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+    return json.dumps(value, sort_keys=sort, separators=(",", ":")).encode()
 
 
 # --- models --------------------------------------------------------------------------------------------------------
@@ -135,29 +132,6 @@ def _type_name(name: str) -> str:
 
 
 # --- weights -------------------------------------------------------------------------------------------------------
-
-
-def _numbered(configs: Mapping[str, Any]) -> dict[str, str]:
-    """Payload member -> its canonical name: numbered by the first weight, in the order of names, that lies in it."""
-    renamed: dict[str, str] = {}
-    counters: dict[str, itertools.count[int]] = {}
-    for name, config in sorted(configs.items()):
-        folder = name.rpartition("/")[0]
-        for _, payload in sorted(config["config"].items()):
-            old = f"{folder}/{payload['path_name']}"
-            prefix = next((f"{folder}/{each}" for each in _RAW if payload["path_name"].startswith(each)), None)
-            if prefix is not None and old not in renamed:
-                renamed[old] = f"{prefix}{next(counters.setdefault(prefix, itertools.count()))}"
-    return renamed
-
-
-def _renamed_config(name: str, config: dict[str, Any], renamed: Mapping[str, str]) -> dict[str, Any]:
-    folder = name.rpartition("/")[0]
-    for payload in config["config"].values():
-        new = renamed.get(f"{folder}/{payload['path_name']}")
-        if new is not None:
-            payload["path_name"] = new.rpartition("/")[2]
-    return config
 
 
 def _payload(archive: Archive, name: str, configs: Mapping[str, Any]) -> bytes | Kept:
