@@ -25,6 +25,8 @@ COMPILED_FILE = "compiled.json"
 ENDING_FILE = "ending.json"
 """Appears when the entry is over and all that was to be done after it is done."""
 LOG_FILE = "session.log"
+READS_FILE = "reads.json"
+"""Which files a first session had read and written by the time its bundle was written."""
 
 
 class EndingKind(StrEnum):

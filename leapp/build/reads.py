@@ -619,7 +619,9 @@ class _Sorting:
             self._unreadable.add(shown)
             return
         except OSError:
-            if before is not None or happened & Happened.REPLACED or self._went_with_folder(path):
+            if before is not None or (
+                position is not None and (happened & Happened.REPLACED or self._went_with_folder(path))
+            ):
                 self._changes[shown] = "it was removed"
             elif inside:
                 self._absent.add(shown)
@@ -627,7 +629,10 @@ class _Sorting:
         if before is not None:
             if before != now:
                 self._changes[shown] = "the entry itself wrote to it"
-        elif self._changed_by_others(status, happened, native=position is None):
+        elif position is not None and self._changed_by_others(status, happened):
+            # Of a file that only notification saw, nobody knows which process opened it: an editor at work on some
+            # other file of the project must not fail a build. It counts with its last bytes, and the reproduction,
+            # which starts from those, tells whether that mattered.
             self._changes[shown] = "written by native code, or by another process"
         found = FileRead(shown, now[0], now[1], native=position is None)
         declared = self._recorder._declared.get(path)
@@ -638,13 +643,13 @@ class _Sorting:
         else:
             self._undeclared.append(found)
 
-    def _changed_by_others(self, status: os.stat_result, happened: int, *, native: bool) -> bool:
+    def _changed_by_others(self, status: os.stat_result, happened: int) -> bool:
         if happened & Happened.REPLACED:
             return True
         if happened & Happened.WRITTEN:
             # Written and then read is a file that the session made anew; it counts with the bytes that it has now.
             read_later = happened & Happened.READ_LATER
-            return bool(happened & Happened.READ_FIRST) or (not native and not read_later)
+            return bool(happened & Happened.READ_FIRST) or not read_later
         began = self._recorder._began_ns
         if self._watched and happened:
             # Links and permissions change a file's status and not its bytes; whatever escapes notification (another

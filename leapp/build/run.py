@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Final
 
 from leapp._canonical import readable_json
 from leapp._version import __version__
-from leapp.build._messages import EndingKind, ProbeRequest, SessionRequest
+from leapp.build._messages import READS_FILE, EndingKind, ProbeRequest, SessionRequest
 from leapp.build.isolate import GRACE_S, HowEnded, run_session, session_environment
+from leapp.build.reads import Reads
 from leapp.build.reproduce import reproduce_stage
 from leapp.bundle import read, write
 from leapp.errors import (
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
     from leapp._spec import JSON
     from leapp.build.isolate import SessionOutcome
     from leapp.build.plan import BuildPlan, PipelinePlan
-    from leapp.build.reads import Reads
     from leapp.build.reproduce import ReproductionRecord
 
 LOG_FOLDER: Final = ".logs"
@@ -349,6 +349,7 @@ def _trace(context: _Context, scratch: Path) -> _Traced:
             cancel=context.cancel,
         )
         printed = _end_of(outcome.log)
+        reads = _reads_of(records)
     checks = tuple(CheckRow.from_json(row) for row in outcome.compiled.checks) if outcome.compiled is not None else ()
     error = _error_of(context, outcome)
     if error is not None:
@@ -356,7 +357,23 @@ def _trace(context: _Context, scratch: Path) -> _Traced:
         raise _Stopped(error, details=_details(outcome, printed), log=log, checks=checks)
     assert outcome.compiled is not None  # _error_of has looked
     bundle = Path(outcome.compiled.bundle)
-    return _Traced(bundle, checks, tuple(outcome.compiled.errors), _notes(outcome), printed, record, place=Path(folder))
+    notes = (*_notes(outcome), *_writes(reads))
+    errors = tuple(outcome.compiled.errors)
+    return _Traced(bundle, checks, errors, notes, printed, record, place=Path(folder), reads=reads)
+
+
+def _reads_of(records: Path) -> Reads | None:
+    """What a session had read when its bundle was written; None where it was not recorded."""
+    path = records / READS_FILE
+    return Reads.from_json(json.loads(path.read_bytes())) if path.exists() else None
+
+
+def _writes(reads: Reads | None) -> Iterator[str]:
+    """A session that writes into the project may find it there the next time."""
+    written = [each.path for each in reads.written] if reads is not None else []
+    if written:
+        more = f" and {len(written) - 5} more" if len(written) > 5 else ""
+        yield f"The entry wrote outside its session's folders: {', '.join(written[:5])}{more}."
 
 
 def _probe(context: _Context, traced: _Traced, result: PipelineResult) -> PipelineResult:
@@ -532,7 +549,7 @@ def _tail(printed: bytes) -> str:
 
 
 def _check(context: _Context, traced: _Traced) -> PipelineResult:
-    """Structure and digests of what the session wrote, and that its models replayed."""
+    """Structure and digests of what the session wrote, that its models replayed, and that its inputs are declared."""
     report = read.verify(traced.folder)
     if not report.ok:
         problems = "; ".join(str(problem) for problem in report.problems)
@@ -547,6 +564,8 @@ def _check(context: _Context, traced: _Traced) -> PipelineResult:
             log=context.keep_log(traced.printed),
             checks=traced.checks,
         )
+    if traced.reads is not None:
+        traced.reads.require_declared(context.plan.manifest.shown)
     return PipelineResult(
         context.plan,
         digest=bundle.digest,
@@ -572,6 +591,8 @@ def _add_evidence(context: _Context, traced: _Traced) -> None:
         "notes": list(traced.notes),
     }
     evidence = traced.folder / "evidence"
+    if traced.reads is not None:
+        (evidence / "reads.json").write_bytes(readable_json(traced.reads.as_json()))
     (evidence / "session.json").write_bytes(readable_json(record))
     if traced.printed:
         (evidence / "session.log").write_bytes(traced.printed)

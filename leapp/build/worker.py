@@ -23,6 +23,7 @@ from leapp.build._entry import run_entry
 from leapp.build._messages import (
     COMPILED_FILE,
     ENDING_FILE,
+    READS_FILE,
     Compiled,
     Ending,
     EndingKind,
@@ -32,6 +33,7 @@ from leapp.build._messages import (
 )
 from leapp.build._vary import vary
 from leapp.build.observe import refuse_connections
+from leapp.build.reads import ReadRecorder
 from leapp.errors import LeappError, MissingDependencyError
 from leapp.report.checks import check_rows
 
@@ -68,7 +70,7 @@ def _run(request: SessionRequest, folder: Path) -> Ending:
         if request.varied != Varied():
             vary(request, folder)
             draw_seeds(request)
-        begin(request, folder)
+        begin(request, folder, _recorder(request, folder))
     except LeappError as error:
         return _refused(error)
     except Exception as error:  # noqa: BLE001  # a worker reports to its parent
@@ -91,6 +93,17 @@ def _run(request: SessionRequest, folder: Path) -> Ending:
     except Exception as error:  # noqa: BLE001  # a worker reports to its parent
         return _fault(error)
     return Ending(EndingKind.RETURNED)
+
+
+def _recorder(request: SessionRequest, folder: Path) -> ReadRecorder | None:
+    """What notes the reads of a first session; later ones are judged by what they give."""
+    if request.record is None:
+        return None
+    session = request.manifest.session
+    own = (Path(os.environ["HOME"]), Path(os.environ["TMPDIR"]), folder, request.save_path)
+    recorder = ReadRecorder(request.manifest.root, inputs=session.inputs, own_folders=own)
+    recorder.install()
+    return recorder
 
 
 def pin(request: SessionRequest) -> None:
@@ -126,15 +139,15 @@ def draw_seeds(request: SessionRequest) -> None:
     torch.manual_seed(request.manifest.session.seed)
 
 
-def begin(request: SessionRequest, folder: Path) -> None:
+def begin(request: SessionRequest, folder: Path, recorder: ReadRecorder | None = None) -> None:
     """Put the manifest's rules in force and open the session that an entry without ``start()`` records into."""
     from leapp import _api
 
-    _api.install_build(policy(request, folder))
+    _api.install_build(policy(request, folder, recorder))
     _api.begin_build_session()
 
 
-def policy(request: SessionRequest, folder: Path) -> BuildPolicy:
+def policy(request: SessionRequest, folder: Path, recorder: ReadRecorder | None = None) -> BuildPolicy:
     """The manifest's word as the API takes it. The record of a compiled bundle is written to ``folder``."""
     from leapp.build.probe import SecondSession, judge, write_record
 
@@ -153,6 +166,8 @@ def policy(request: SessionRequest, folder: Path) -> BuildPolicy:
         errors = tuple(str(error) for error in result.errors)
         if request.record is not None:
             write_record(request.record, result)
+        if recorder is not None:
+            (folder / READS_FILE).write_bytes(readable_json(recorder.snapshot().as_json()))
         Compiled(str(result.bundle), result.digest, result.status, checks, errors).write(folder / COMPILED_FILE)
 
     second = None if request.probe is None else SecondSession.of(request.probe, manifest)
