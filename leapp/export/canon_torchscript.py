@@ -47,7 +47,8 @@ def canonicalise(path: Path) -> None:
 
 
 def _members(archive: Archive) -> dict[str, bytes | Kept]:
-    if not {*_PICKLES, "version"} <= {*archive.names}:
+    # Torch moves the version where operators of a later one are used, so that old readers stop there.
+    if not {*_PICKLES} <= {*archive.names} or not {"version", ".data/version"} & {*archive.names}:
         raise DamagedArchiveError("it is no TorchScript archive")
     if _MOBILE in archive.names:
         raise DamagedArchiveError("it is an archive for mobile interpreters")
