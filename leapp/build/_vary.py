@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from leapp.build._messages import SessionRequest
 
+STRAYS_FILE: Final = "strays"
+"""Paths of the project itself, one a line, that a session in a copy of it opened all the same."""
 _EDITABLE: Final = "__editable__"
 """Beginning of the names of modules by which setuptools finds packages installed in editable mode."""
 
@@ -33,6 +35,7 @@ def vary(request: SessionRequest, folder: Path) -> None:
         reorder_listings()
     if varied.moved_from is not None:
         follow_the_project(varied.moved_from, request.manifest.root)
+        note_strays(varied.moved_from, folder / STRAYS_FILE)
     if varied.other_exports:
         export_another(folder / "neighbour", _formats(request))
 
@@ -95,7 +98,7 @@ def follow_the_project(original: Path, root: Path) -> None:
 
     The interpreter's own folders stay, also where they lie inside the project.
     """
-    own = {Path(each) for each in (sys.prefix, sys.exec_prefix, sys.base_prefix)} - {original}
+    own = _interpreters_own(original)
 
     def moved(text: str) -> str:
         path = Path(text)
@@ -108,6 +111,28 @@ def follow_the_project(original: Path, root: Path) -> None:
         mapping = getattr(module, "MAPPING", None)
         if name.startswith(_EDITABLE) and isinstance(mapping, dict):
             mapping.update({package: moved(place) for package, place in mapping.items()})
+
+
+def _interpreters_own(project: Path) -> set[Path]:
+    """Folders that belong to the tool chain, also where they lie inside the project."""
+    return {Path(each) for each in (sys.prefix, sys.exec_prefix, sys.base_prefix)} - {project}
+
+
+def note_strays(original: Path, file: Path) -> None:
+    """From now on write down which files of the project itself Python opens: this session is to do with the copy."""
+    inside = f"{original}{os.sep}"
+    own = tuple(f"{each}{os.sep}" for each in (*_interpreters_own(original), Path(__file__).parents[1]))
+    seen: set[str] = set()
+    lines = file.open("a", encoding="utf-8", errors="surrogateescape", buffering=1)
+
+    def watch(event: str, args: tuple[Any, ...]) -> None:
+        if event == "open" and isinstance(args[0], str) and args[0].startswith(inside):
+            path = args[0]
+            if path not in seen and not path.startswith(own):
+                seen.add(path)
+                lines.write(f"{path.removeprefix(inside)}\n")
+
+    sys.addaudithook(watch)
 
 
 def export_another(folder: Path, formats: list[str]) -> None:

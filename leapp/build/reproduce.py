@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from leapp._canonical import readable_json
 from leapp.build._messages import Varied
+from leapp.build._vary import STRAYS_FILE
 from leapp.build.isolate import GRACE_S, HowEnded, run_session, session_environment
 from leapp.build.mirror import Inputs, Kind, make_mirror, project_files
 from leapp.bundle import read
@@ -210,6 +211,8 @@ class Run:
     """Why it left none."""
     missing: bool = False
     """It left none because a file or module was not there."""
+    strays: tuple[str, ...] = ()
+    """Files of the project itself that it opened, although it was to do with the copy."""
     wall_s: float = 0.0
 
     @property
@@ -234,6 +237,7 @@ class Run:
             "same": self.same,
             "differing": list(self.files),
             "failure": self.failure,
+            "strays": list(self.strays),
             "wall_s": round(self.wall_s, 3),
         }
 
@@ -275,7 +279,8 @@ class ReproductionRecord:
     @property
     def complete(self) -> bool:
         """Whether it is proved that nothing was read but what is recorded."""
-        return self.ok and self.inputs.kind is Kind.RECORDED and "inputs" in self.varied
+        proved = self.inputs.kind is Kind.RECORDED and "inputs" in self.varied
+        return self.ok and proved and not self.runs[0].strays
 
     def rows(self) -> list[tuple[str, str, str]]:
         """A table for people: file, what differs in it, and what does it. Empty when all is the same."""
@@ -376,6 +381,11 @@ def reproduce(
         blames: tuple[Blame, ...] = ()
         if not whole.same and bisect:
             blames = tuple(_blames(sessions, whole, names, fresh=fresh))
+        if whole.strays:
+            some = ", ".join(whole.strays[:5]) + (f" and {len(whole.strays) - 5} more" if len(whole.strays) > 5 else "")
+            said.append(
+                f"not proved that nothing else is read: the copy of the project still read {some} of the project"
+            )
         runs = (whole, *(run for run in sessions.runs if run is not whole))
     return ReproductionRecord(bundle.digest, names, inputs, len(bundle.files), runs, blames, tuple(said))
 
@@ -518,8 +528,10 @@ class _Sessions:
         return outcome, mirror
 
     def _judged(self, wanted: tuple[str, ...], outcome: SessionOutcome, mirror: Mirror | None) -> Run:
+        strays = _lines_of(outcome.log.with_name(STRAYS_FILE))
         if outcome.compiled is not None:
-            return Run(wanted, diff(self.first, Path(outcome.compiled.bundle)), wall_s=outcome.wall_s)
+            difference = diff(self.first, Path(outcome.compiled.bundle))
+            return Run(wanted, difference, strays=strays, wall_s=outcome.wall_s)
         ending = outcome.ending
         missing = ending is not None and ending.error_class in _MISSING
         if ending is not None:
@@ -528,7 +540,11 @@ class _Sessions:
             failure = f"it did not finish within {self.plan.manifest.session.timeout_s:g} s"
         else:
             failure = f"its process ended with status {outcome.status} before its bundle was written"
-        return Run(wanted, None, failure if mirror is None else mirror.back(failure), missing, outcome.wall_s)
+        return Run(wanted, None, failure if mirror is None else mirror.back(failure), missing, strays, outcome.wall_s)
+
+
+def _lines_of(file: Path) -> tuple[str, ...]:
+    return tuple(file.read_text("utf-8", "replace").splitlines()) if file.exists() else ()
 
 
 def _blames(sessions: _Sessions, whole: Run, names: Sequence[str], *, fresh: bool) -> list[Blame]:

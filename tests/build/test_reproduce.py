@@ -80,6 +80,11 @@ def clock():
     record("pid", torch.tensor([float(os.getpid())]))
 
 
+def strays():
+    with open("data/place.txt") as file:
+        record("n", float(Path(file.read()).read_text()))
+
+
 def reads_outside():
     record("n", float((Path(__file__).parents[2] / "outside" / "gain.txt").read_text()))
 """
@@ -118,10 +123,13 @@ def project(tmp_path_factory):
     for name in (*NAMES, "data/extra.txt", "../outside/gain.txt"):
         (root / name).parent.mkdir(exist_ok=True)
         (root / name).write_text("2.5")
-    for name in ("depends", "sound", "hashes", "clock", "reads_outside"):
+    (root / "data/place.txt").write_text(str(root / "data/extra.txt"))
+    for name in ("depends", "sound", "hashes", "clock", "strays", "reads_outside"):
         # No model files: what is looked for shows in graphs and constants, and a session takes half the time.
         path = made.manifest(name, f"src/entry.py:{name}")
         path.write_text(path.read_text().replace('formats = ["torchscript"]', "formats = []"))
+    path = made.manifest("formats", "src/entry.py:sound")
+    path.write_text(path.read_text().replace('["torchscript"]', '["torchscript", "pt2", "onnx"]'))
     return made
 
 
@@ -154,6 +162,13 @@ def test_what_depends_on_nothing_comes_out_the_same_with_everything_varied(proje
     written = json.loads(json.dumps(record.as_json(), allow_nan=False))
     assert (written["reproduced"], written["inputs"]["complete"], written["difference"]) == (True, True, None)
     assert not list(project.root.rglob("__pycache__"))
+
+
+def test_models_of_all_formats_come_out_the_same(project):
+    record = again(project, "formats")
+    assert record.ok, record.lines()
+    suffixes = {Path(path).suffix for path in read.load(first(project, "formats")).files}
+    assert {".pt", ".pt2", ".onnx"} < suffixes
 
 
 def test_each_variation_catches_what_it_is_there_for_and_nothing_else(project, tmp_path):
@@ -222,6 +237,14 @@ def test_a_declared_file_outside_is_mirrored_where_it_lies(project):
     reads = Reads(project=READS.project, declared=(FileRead("../outside/gain.txt", "0" * 64, 3),))
     record = again(project, "reads_outside", reads, vary=("folder", "inputs"))
     assert record.ok, record.lines()
+
+
+def test_a_copy_that_still_reads_the_project_itself_proves_nothing(project):
+    record = again(project, "strays", recorded("src/entry.py", "data/place.txt", "data/extra.txt"))
+    assert record.ok, record.lines()
+    assert not record.complete
+    assert record.runs[0].strays == ("data/extra.txt",)
+    assert "still read data/extra.txt" in record.notes[0]
 
 
 def test_the_stage_leaves_its_record_in_evidence_and_stops_a_build(project):
