@@ -98,18 +98,26 @@ class Archive:
         return self._members[name].file_size
 
     def read(self, name: str) -> bytes:
-        """The whole content of a member, its checksum verified."""
+        """The whole content of a member."""
         # Joining the pieces at once would join the last one many times over: they share their memory.
-        return b"".join(map(bytes, self.chunks(name)))
+        content = b"".join(map(bytes, self.chunks(name)))
+        self.verify(name, zlib.crc32(content))
+        return content
+
+    def verify(self, name: str, checksum: int) -> None:
+        """Raise unless ``checksum`` is the one that the archive tells of a member's content."""
+        info = self._members[name]
+        if checksum != info.CRC:
+            raise DamagedArchiveError(f"the checksum of its member {info.filename!r} is wrong")
 
     def chunks(self, name: str) -> Iterator[bytes | memoryview]:
-        """A member's content in pieces; each is valid until the next. Raises when its checksum is wrong."""
+        """A member's content in pieces, each valid until the next; the caller verifies the checksum."""
         info = self._members[name]
         try:
             if info.compress_type == zipfile.ZIP_STORED:
                 yield from self._stored(info)
             else:
-                with self._zip.open(info) as stream:  # verifies the checksum itself
+                with self._zip.open(info) as stream:
                     while piece := stream.read(CHUNK_SIZE_BYTES):
                         yield piece
         except (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError, struct.error, OSError) as error:
@@ -123,18 +131,15 @@ class Archive:
             raise zipfile.BadZipFile("its header is missing")
         name_size, extra_size = struct.unpack_from("<2H", header, 26)
         self._file.seek(name_size + extra_size, os.SEEK_CUR)
-        left, checksum = info.file_size, 0
+        left = info.file_size
         buffer = memoryview(bytearray(min(CHUNK_SIZE_BYTES, max(left, 1))))
         while left:
             count = self._file.readinto(buffer[: min(left, len(buffer))])  # type: ignore[attr-defined]
             if not count:
                 raise zipfile.BadZipFile("it ends too early")
             piece = buffer[:count]
-            checksum = zlib.crc32(piece, checksum)
             left -= count
             yield piece
-        if checksum != info.CRC:
-            raise zipfile.BadZipFile("its checksum is wrong")
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +232,8 @@ def _write(target: IO[bytes], archive: Archive | None, members: Mapping[str, byt
         for piece in pieces:
             checksum = zlib.crc32(piece, checksum)
             target.write(piece)
+        if isinstance(content, Kept) and archive is not None:
+            archive.verify(content.name, checksum)
         entry = _Written(encoded, size, checksum, offset)
         # The checksum is known only now.
         target.seek(offset)

@@ -9,8 +9,9 @@ theirs, which is an execution order. External data lies in the order of its tens
 from __future__ import annotations
 
 import os
+import shutil
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 from leapp._spec import ExportFormat
 from leapp.errors import ArtifactLoadError
@@ -45,17 +46,27 @@ def canonicalise(path: Path, metadata: Mapping[str, str] | None = None) -> None:
     for key in sorted(metadata or {}):
         entry = model.metadata_props.add()
         entry.key, entry.value = key, (metadata or {})[key]
-    data = _rewrite_data(path, model)
-    scratch = path.with_name(f"{path.name}.{os.getpid()}")
+    scratch = path.with_name(f"{path.name}.{os.getpid()}.new")
+    new_data = path.with_name(f"{path.name}.data.{os.getpid()}.new")
     try:
-        with scratch.open("wb") as file:
-            file.write(model.SerializeToString(deterministic=True))
-        if data is not None:
-            data[0].replace(data[1])
+        external = _rewrite_data(path, model, new_data)
+        scratch.write_bytes(model.SerializeToString(deterministic=True))
+        shutil.copymode(path, scratch)
+        # The old model does not fit the new data: nothing may go wrong between these two.
+        if external:
+            new_data.replace(_data_file(path))
         scratch.replace(path)
+    except (FileNotFoundError, ValueError) as error:
+        why = f"its tensors cannot be rewritten ({_first_line(error)})"
+        raise ArtifactLoadError(path=str(path), format=ExportFormat.ONNX.value, why=why) from error
     finally:
-        with suppress(FileNotFoundError):
-            scratch.unlink()
+        for each in (scratch, new_data):
+            with suppress(FileNotFoundError):
+                each.unlink()
+
+
+def _data_file(path: Path) -> Path:
+    return path.with_name(f"{path.name}.data")
 
 
 def _strip(message: Any) -> None:
@@ -102,46 +113,62 @@ def _tensors(model: Any) -> Iterator[Any]:
     """Every tensor of a model in the order of graphs and names."""
     for graph in _graphs(model):
         yield from graph.initializer
-        for node in graph.node:
-            for attribute in node.attribute:
-                if attribute.HasField("t"):
-                    yield attribute.t
-                yield from attribute.tensors
+        for sparse in graph.sparse_initializer:
+            yield from (sparse.values, sparse.indices)
+        yield from _attribute_tensors(graph)
+    for function in model.functions:
+        yield from _attribute_tensors(function)
 
 
-def _rewrite_data(path: Path, model: Any) -> tuple[Path, Path] | None:
-    """Write external tensors in name order; gives the new file and the one it replaces, None without external data."""
+def _attribute_tensors(owner: Any) -> Iterator[Any]:
+    for node in owner.node:
+        for attribute in node.attribute:
+            if attribute.HasField("t"):
+                yield attribute.t
+            yield from attribute.tensors
+
+
+def _rewrite_data(path: Path, model: Any, new: Path) -> bool:
+    """Write external tensors to ``new`` in name order; gives whether there are any."""
     import onnx
 
     outside = [tensor for tensor in _tensors(model) if tensor.data_location == onnx.TensorProto.EXTERNAL]
     if not outside:
-        return None
-    old = path.with_name(f"{path.name}.data")
-    new = path.with_name(f"{path.name}.data.{os.getpid()}")
-    offset = 0
+        return False
+    end = 0
     with new.open("wb") as target:
         for tensor in outside:
-            fields = {entry.key: entry.value for entry in tensor.external_data}
-            size = int(fields.get("length", 0))
-            offset += -offset % _ALIGNMENT_BYTES
+            source, begin, size = _place(path, tensor)
+            offset = end + -end % _ALIGNMENT_BYTES
             target.seek(offset)
-            _copy(path.with_name(fields["location"]), int(fields.get("offset", 0)), size, target)
+            _copy(source, begin, size, target)
             del tensor.external_data[:]
-            for key, value in (("location", old.name), ("offset", str(offset)), ("length", str(size))):
+            for key, value in (("location", _data_file(path).name), ("offset", str(offset)), ("length", str(size))):
                 entry = tensor.external_data.add()
                 entry.key, entry.value = key, value
-            offset += size
-        target.truncate(offset)
-    return new, old
+            end = offset + size
+        target.truncate(end)
+    return True
 
 
-def _copy(source: Path, offset: int, size: int, target: Any) -> None:
+def _place(path: Path, tensor: Any) -> tuple[Path, int, int]:
+    """File, offset and size of an external tensor. A length that is not told reaches to the end of the file."""
+    fields = {entry.key: entry.value for entry in tensor.external_data}
+    location = fields.get("location", "")
+    source = path.parent / location
+    if not location or not source.resolve().is_relative_to(path.parent.resolve()):
+        raise ValueError(f"tensor {tensor.name!r} lies at {location!r}, not beside the model")
+    offset = int(fields.get("offset", 0))
+    return source, offset, int(fields.get("length", source.stat().st_size - offset))
+
+
+def _copy(source: Path, offset: int, size: int, target: IO[bytes]) -> None:
     with source.open("rb") as file:
         file.seek(offset)
         while size:
             piece = file.read(min(size, _COPY_BYTES))
             if not piece:
-                raise ArtifactLoadError(path=str(source), format=ExportFormat.ONNX.value, why="it ends too early")
+                raise ValueError(f"{source.name!r} ends too early")
             target.write(piece)
             size -= len(piece)
 

@@ -103,7 +103,7 @@ def _dicts(value: Any) -> Iterator[dict[str, Any]]:
 def _node_metadata(metadata: Mapping[str, str], keys: dict[str, str]) -> dict[str, str]:
     kept = {name: value for name, value in metadata.items() if name not in _DROPPED_METADATA}
     if kept.get(_MODULE_STACK):
-        entries = (_entry(each) for each in _split(kept[_MODULE_STACK], ";"))
+        entries = (_entry(each) for each in kept[_MODULE_STACK].split(";"))
         kept[_MODULE_STACK] = ";".join(
             f"{keys.setdefault(key, str(len(keys)))},{where},{_type_name(kind)}" for key, where, kind in entries
         )
@@ -111,24 +111,23 @@ def _node_metadata(metadata: Mapping[str, str], keys: dict[str, str]) -> dict[st
 
 
 def _entry(text: str) -> tuple[str, str, str]:
-    key, where, kind = _split(text, ",")
-    return key, where, kind
-
-
-def _split(text: str, separator: str) -> list[str]:
-    """``text`` between separators outside brackets, as torch's reader takes it apart."""
+    """Key, path and type, which lie between commas outside brackets."""
     depth, start, parts = 0, 0, []
     for index, character in enumerate(text):
         depth += (character in "([") - (character in ")]")
-        if character == separator and not depth:
+        if character == "," and not depth:
             parts.append(text[start:index])
             start = index + 1
-    return [*parts, text[start:]]
+    key, where, kind = [*parts, text[start:]]
+    return key, where, kind
 
 
 def _type_name(name: str) -> str:
     """The type of a module without the user's script or package: ``__main__`` and ``policy`` hold the same class."""
-    return name if name.startswith("torch.") else name.rpartition(".")[2]
+    if name.startswith("torch."):
+        return name
+    head = re.split(r"[\[(]", name, maxsplit=1)[0]
+    return head.rpartition(".")[2] + name[len(head) :]
 
 
 # --- weights -------------------------------------------------------------------------------------------------------

@@ -116,3 +116,55 @@ def test_what_is_no_model_is_left_as_it_was(tmp_path, content):
     with pytest.raises(ArtifactLoadError, match="m.onnx could not be loaded as onnx"):
         canon_onnx.canonicalise(path)
     assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "why"),
+    [
+        ("location", "../elsewhere.bin", "not beside the model"),
+        ("location", "missing.bin", "missing.bin"),
+        ("length", "999999", "ends too early"),
+        ("offset", "-5", "Errno 22|negative"),
+    ],
+)
+def test_tensors_that_cannot_be_read_leave_everything_as_it_was(tmp_path, key, value, why):
+    path = tmp_path / "models" / "m.onnx"
+    path.parent.mkdir()
+    (tmp_path / "elsewhere.bin").write_bytes(b"secret" * 100)
+    made = model()
+    onnx.save(made, path, save_as_external_data=True, location="m.onnx.data", size_threshold=1)
+    broken = onnx.load(path, load_external_data=False)
+    for entry in broken.graph.initializer[0].external_data:
+        if entry.key == key:
+            entry.value = value
+    path.write_bytes(broken.SerializeToString())
+    before = {each.name: each.read_bytes() for each in path.parent.iterdir()}
+    with pytest.raises((ArtifactLoadError, OSError), match=why):
+        canon_onnx.canonicalise(path)
+    assert {each.name: each.read_bytes() for each in path.parent.iterdir()} == before
+
+
+def test_data_without_a_length_and_tensors_of_attributes(tmp_path):
+    path = tmp_path / "m.onnx"
+    constant = helper.make_node("Constant", [], ["c"], value=numpy_helper.from_array(WEIGHT, "c"))
+    add = helper.make_node("Add", ["x", "c"], ["y"])
+    graph = helper.make_graph(
+        [constant, add],
+        "main",
+        [helper.make_tensor_value_info("x", 1, [3, 3])],
+        [helper.make_tensor_value_info("y", 1, [3, 3])],
+    )
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    options = {"location": "weights.bin", "size_threshold": 1, "convert_attribute": True}
+    onnx.save(made, path, save_as_external_data=True, **options)
+    shortened = onnx.load(path, load_external_data=False)
+    entries = shortened.graph.node[0].attribute[0].t.external_data
+    kept = [(each.key, each.value) for each in entries if each.key == "location"]
+    assert kept == [("location", "weights.bin")]
+    del entries[:]
+    entries.add(key="location", value="weights.bin")
+    path.write_bytes(shortened.SerializeToString())
+    canon_onnx.canonicalise(path)
+    loaded = onnx.load(path)
+    assert np.array_equal(numpy_helper.to_array(loaded.graph.node[0].attribute[0].t), WEIGHT)
+    assert (tmp_path / "m.onnx.data").read_bytes() == WEIGHT.tobytes()
