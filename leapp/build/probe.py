@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import torch
@@ -231,6 +231,8 @@ class Moved:
     line: int = 0
     escape: str = ""
     """The read that fed it, with its line; empty when no read was seen."""
+    allowed: bool = False
+    """Every read that can have fed it stands in a function that the manifest allows."""
 
     def text(self) -> str:
         """One or two lines for people."""
@@ -260,11 +262,12 @@ class ProbeReport:
     @property
     def ok(self) -> bool:
         """Whether nothing was frozen and every model gave the second session's outputs."""
-        return not self.moved and not self.not_allowed and all(report.ok for report in self.replays)
+        moved = [each for each in self.moved if not each.allowed]
+        return not moved and not self.not_allowed and all(report.ok for report in self.replays)
 
     def lines(self) -> list[str]:
         """One text per problem."""
-        lines = [each.text() for each in self.moved]
+        lines = [each.text() for each in self.moved if not each.allowed]
         lines += [
             f"input {port!r} had the same value in both runs, so what depends on it was not probed; vary it with "
             f'[probe] args, argv, seed or ports."{port}", or allow it: [allow] not-varied = ["{port}"]'
@@ -333,12 +336,11 @@ def _differences(
     digests = {each.name: each.sha256 for each in bundle.node(name).constants}
     for index, (a, b) in enumerate(zip(ours, theirs, strict=False)):
         place = _place(second, b["id"])
-        escape = _escape(notes, name, positions[b["id"]])
+        source = _source(notes, name, positions[b["id"]])
         shown = f"{b['target']} (%{b['id']})"
         if (a["op"], a["op"] == "get_attr" or a["target"]) != (b["op"], b["op"] == "get_attr" or b["target"]):
-            yield Moved(
-                name, f"{a['target']} (%{a['id']})", f"it became {b['target']}: the graph", None, *place, escape
-            )
+            what = f"the graph (it became {b['target']})"
+            yield Moved(name, f"{a['target']} (%{a['id']})", what, None, *place, *source)
             return
         if a["op"] == "get_attr":
             constant = second.constants[b["target"]]
@@ -350,19 +352,19 @@ def _differences(
                     f"the constant {b['target']!r}",
                     _distance(values.get(f"{name}/{a['target']}"), constant),
                     *place,
-                    escape,
+                    *source,
                 )
             continue
         if a["args"] != b["args"] or a["kwargs"] != b["kwargs"]:
-            yield Moved(name, shown, _argument(a, b), _argument_distance(a, b), *place, escape)
+            yield Moved(name, shown, _argument(a, b), _argument_distance(a, b), *place, *source)
         elif (a.get("dtype"), a.get("shape")) != (b.get("dtype"), b.get("shape")):
-            yield Moved(name, shown, f"the result's shape {a.get('shape')} -> {b.get('shape')}", None, *place, escape)
+            yield Moved(name, shown, f"the result's shape {a.get('shape')} -> {b.get('shape')}", None, *place, *source)
     if len(ours) != len(theirs):
         longer = theirs if len(theirs) > len(ours) else ours
         extra = longer[min(len(ours), len(theirs))]
         what = f"the graph ({len(ours)} operations became {len(theirs)})"
-        escape = _escape(notes, name, positions.get(extra["id"], len(positions)))
-        yield Moved(name, f"{extra['target']} (%{extra['id']})", what, None, *_place(second, extra["id"]), escape)
+        source = _source(notes, name, positions.get(extra["id"], len(positions)))
+        yield Moved(name, f"{extra['target']} (%{extra['id']})", what, None, *_place(second, extra["id"]), *source)
     outputs = graph_json(second)["outputs"]
     if first["outputs"] != outputs and len(ours) == len(theirs):
         yield Moved(name, "the output", "what is returned", None)
@@ -382,10 +384,24 @@ def _place(graph: NodeGraph, op: str) -> tuple[str, int]:
     return (source.file, source.line) if source is not None else ("", 0)
 
 
-def _escape(notes: Sequence[Note], node: str, position: int) -> str:
-    """The last read of a traced value of a node before the operation that was recorded at ``position``."""
+class _Source(NamedTuple):
+    """The read that fed a moved value, in words, and whether it is allowed."""
+
+    escape: str = ""
+    allowed: bool = False
+
+
+def _source(notes: Sequence[Note], node: str, position: int) -> _Source:
+    """The last read of a traced value of a node before the operation that was recorded at ``position``.
+
+    One that is not allowed goes first: an allowed read beside it excuses nothing.
+    """
     reads = [note for note in notes if note.node == node and note.kind.startswith(_READS) and note.at <= position]
-    return f"{spelled(reads[-1].op)} at {reads[-1].file}:{reads[-1].line}" if reads else ""
+    wrong = [note for note in reads if not note.kind.endswith("-allowed")]
+    if not reads:
+        return _Source()
+    last = (wrong or reads)[-1]
+    return _Source(f"{spelled(last.op)} at {last.file}:{last.line}", allowed=not wrong)
 
 
 def _numbers(value: Any) -> list[float] | None:

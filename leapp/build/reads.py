@@ -47,7 +47,10 @@ if TYPE_CHECKING:
 
     from leapp._spec import JSON
 
-SKIPPED_NAMES: Final = (".git", ".nox", ".venv", "node_modules", "__pycache__")
+SKIPPED_NAMES: Final = (
+    *(".git", ".nox", ".venv", "node_modules", "__pycache__"),
+    *(".ruff_cache", ".mypy_cache", ".pytest_cache", ".hypothesis"),
+)
 """Folders of the project that notification does not watch, at any depth; virtual environments of other names neither.
 Files that Python itself reads there are recorded all the same."""
 SKIPPED_AT_ROOT: Final = ("dist",)
