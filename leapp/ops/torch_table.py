@@ -7,6 +7,7 @@ function stays ``call_method``.
 from __future__ import annotations
 
 import operator
+import sys
 from types import FunctionType
 from typing import Any, Final
 
@@ -160,8 +161,8 @@ METADATA: Final[frozenset[str]] = frozenset(
 
 ESCAPES: Final[frozenset[str]] = frozenset(
     "item tolist __float__ __int__ __index__ __complex__ __long__ __bool__ __nonzero__ __contains__ __format__ "
-    "__repr__ __str__ numpy __array__ __dlpack__ __reduce_ex__ __reduce__ _reduce_ex_internal equal allclose "
-    "is_nonzero unique_consecutive_length".split()
+    "__repr__ __str__ numpy __array__ __array_wrap__ __dlpack__ __reduce_ex__ __reduce__ _reduce_ex_internal "
+    "equal allclose is_nonzero unique_consecutive_length".split()
 )
 
 _LOOK_AT_CLASS: Final = frozenset(("__format__", "__repr__", "__str__", "__reduce__", "__reduce_ex__"))
@@ -187,8 +188,11 @@ _DRAWS_WHEN_TRAINING: Final[frozenset[str]] = frozenset(
 
 MAY_DRAW: Final = RANDOM | _DRAWS_WHEN_TRAINING
 
-STATISTICS: Final = frozenset(("batch_norm", "instance_norm"))
-"""Calls that write running statistics, their second and third argument, without telling torch's version counters."""
+STATISTICS: Final = frozenset(("batch_norm", "instance_norm", "native_batch_norm"))
+"""Calls that write running statistics without telling torch's version counters."""
+
+_GRADIENTS: Final = "gradients are not part of a recording"
+_REFUSED: Final[dict[Any, str]] = {torch.autograd.grad: _GRADIENTS, torch.autograd.backward: _GRADIENTS}
 
 _ROWS: dict[Any, Row] = {}
 
@@ -203,6 +207,9 @@ def row_of(function: Any) -> Row:
 
 def _derive(function: Any) -> Row:
     name = getattr(function, "__name__", type(function).__name__)
+    why = _REFUSED.get(function) or _unnameable(function)
+    if why:
+        return Row(Kind.REFUSE, name, why=why)
     if name in ("__get__", "__set__", "__delete__"):
         return _property_row(function, name)
     if name in METADATA:
@@ -221,6 +228,16 @@ def _derive(function: Any) -> Row:
         writes=_is_in_place(name),
         random=name in MAY_DRAW,
     )
+
+
+def _unnameable(function: Any) -> str:
+    """Why generated code cannot call a function; empty when it can, by the module it lives in."""
+    if isinstance(function, torch._C.ScriptMethod | torch._C.ScriptFunction):
+        return "TorchScript runs outside Python and is not traced through; call the Python code that it was made from"
+    if not isinstance(function, FunctionType) or _is_tensor_method(function):
+        return ""
+    named = getattr(sys.modules.get(function.__module__), function.__name__, None)
+    return "" if named is function else f"{function.__module__}.{function.__qualname__} cannot be called by its name"
 
 
 def _property_row(wrapper: Any, access: str) -> Row:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 
 from leapp import _dtypes
-from leapp.errors import ConstantChangedError, ConstantKindError
+from leapp.errors import ConstantChangedError, ConstantKindError, UnrecordableOpError
 from leapp.trace.recorder import OpInfo
 
 if TYPE_CHECKING:
@@ -81,6 +81,11 @@ class Constant:
     version: int
     name: str | None
     """Qualified name in the outermost module; None when it has none."""
+    traced: bool = False
+    """Its memory belongs to the trace: an input, or a buffer that a recorded call wrote."""
+    stale: bool = False
+    """A recorded write reached its memory through another constant: it must not be used again."""
+    is_input: bool = False
 
     def unchanged(self) -> bool:
         """Whether the user's memory still holds what was recorded."""
@@ -110,6 +115,8 @@ class Constants:
         self._recorder = recorder
         self._node_name = node_name
         self._storages: dict[int, _Storage] = {}
+        self.in_trace: set[int] = set()
+        """Addresses of storages that the trace owns, at least in part."""
         self._made: dict[int, weakref.ref[torch.Tensor]] = {}
         self._references: dict[str, Constant] = {}
         self._module_names: dict[int, tuple[Any, dict[int, tuple[str, torch.Tensor]]]] = {}
@@ -126,26 +133,87 @@ class Constants:
         if stored is None:
             stored = _Storage(untyped, self._recorder.new_memory(), self._is_made_inside(address))
             self._storages[address] = stored
-        # The latest moment first: an older one of the same memory is stale.
-        for constant in reversed(stored.constants):
-            if _same_geometry(constant.live, tensor) and (stored.written or constant.unchanged()):
-                return constant.node, stored.memory, address
-        for constant in reversed(stored.constants):
-            if _covers(constant.live, tensor) and (stored.written or constant.unchanged()):
-                view = self._view(constant, tensor, stored.memory, place)
-                if view is not None:
-                    return view, stored.memory, address
+        found = self._in_trace(stored, tensor, place) or self._known(stored, tensor, place)
+        if found is not None:
+            return found, stored.memory, address
         return self._add(stored, tensor, place).node, stored.memory, address
 
-    def mark_written(self, address: int) -> None:
-        """From now on this storage is part of the trace: a recorded call wrote it."""
+    def _in_trace(self, stored: _Storage, tensor: torch.Tensor, place: Place) -> fx.Node | None:
+        """The node of a tensor that sees memory of the trace; None when it sees none."""
+        touching = [each for each in stored.constants if each.traced and _touch(each.live, tensor)]
+        for constant in reversed(touching):
+            if _same_geometry(constant.live, tensor):
+                return constant.node
+            view = self._view(constant, tensor, stored.memory, place)
+            if view is not None:
+                return view
+        if touching:
+            raise UnrecordableOpError(
+                node=self._node_name,
+                op="a tensor that shares memory with a recorded write or an input",
+                where=f"{place.code.co_filename}:{place.line}",
+                why="it reaches beyond what the trace knows of that memory",
+                advice="Take the view inside the node, from the tensor that annotate.input_tensors() returned.",
+            )
+        return None
+
+    def _known(self, stored: _Storage, tensor: torch.Tensor, place: Place) -> fx.Node | None:
+        """The node of a constant that still holds what was recorded, the latest moment first."""
+        usable = [each for each in reversed(stored.constants) if not (each.stale or each.traced)]
+        for constant in usable:
+            if _same_geometry(constant.live, tensor) and constant.unchanged():
+                return constant.node
+        for constant in usable:
+            if _covers(constant.live, tensor) and constant.unchanged():
+                view = self._view(constant, tensor, stored.memory, place)
+                if view is not None:
+                    return view
+        return None
+
+    def add_input(self, node: fx.Node, memory: int, tensor: torch.Tensor) -> None:
+        """An input's memory: plain views of it, taken before it was declared, are views of the input."""
+        live = plain(tensor)
+        address = live.untyped_storage()._cdata
+        stored = self._storages.setdefault(address, _Storage(live.untyped_storage(), memory, made_inside=True))
+        stored.constants.append(Constant(node, live, live, None, None, 0, None, traced=True, is_input=True))
+        self.in_trace.add(address)
+
+    def mark_written(self, address: int, tensor: torch.Tensor) -> None:
+        """From now on this memory is part of the trace: a recorded call wrote it."""
         stored = self._storages.get(address)
-        if stored is not None:
-            stored.written = True
+        if stored is None:
+            return
+        stored.written = True
+        self.in_trace.add(address)
+        touching = [each for each in stored.constants if not each.stale and _touch(each.live, tensor)]
+        if any(each.traced for each in touching):
+            return
+        # The one that the call used: the same geometry first, then one that covers it, the latest of each.
+        target = next((each for each in reversed(touching) if _same_geometry(each.live, tensor)), None) or next(
+            (each for each in reversed(touching) if _covers(each.live, tensor)), None
+        )
+        for each in touching:
+            each.traced, each.stale = each is target, each is not target
+
+    def sees_trace(self, things: tuple[Any, ...]) -> bool:
+        """Whether a plain tensor among ``things``, at any depth, lies in a storage that the trace owns.
+
+        A stand-in of torch.func may stand for one that does.
+        """
+        for thing in things:
+            if isinstance(thing, torch.Tensor):
+                if torch._C._functorch.is_functorch_wrapped_tensor(thing):
+                    return True
+                if _has_memory(thing) and thing.untyped_storage()._cdata in self.in_trace:
+                    return True
+            elif isinstance(thing, (list, tuple)) and self.sees_trace(tuple(thing)):
+                return True
+        return False
 
     def made_inside(self, tensor: torch.Tensor) -> None:
         """A plain tensor came into being while the node was open: its memory does not outlive the node."""
-        self._made[tensor.untyped_storage()._cdata] = weakref.ref(tensor)
+        if _has_memory(tensor):
+            self._made[tensor.untyped_storage()._cdata] = weakref.ref(tensor)
 
     def _is_made_inside(self, address: int) -> bool:
         # An address is given out again when its tensor is gone, so only one that lives counts.
@@ -160,7 +228,7 @@ class Constants:
             for stored in self._storages.values()
             if stored.written and not stored.made_inside
             for constant in stored.constants
-            if constant.node in self._recorder.info
+            if constant.node in self._recorder.info and not constant.is_input
         ]
 
     def finish(self) -> dict[str, torch.Tensor]:
@@ -169,7 +237,7 @@ class Constants:
             constant
             for stored in self._storages.values()
             for constant in stored.constants
-            if constant.node in self._recorder.info
+            if constant.node in self._recorder.info and not constant.is_input
         ]
         position = {node: index for index, node in enumerate(self._recorder.graph.nodes)}
         alive.sort(key=lambda constant: position[constant.node])
@@ -325,6 +393,15 @@ def outermost_module() -> torch.nn.Module | None:
     return found if isinstance(found, torch.nn.Module) else None
 
 
+def _has_memory(tensor: torch.Tensor) -> bool:
+    """Whether a tensor lies in one storage: not a sparse one, a stand-in of torch.func, or a lazy parameter."""
+    return (
+        not isinstance(tensor, torch.nn.parameter.UninitializedTensorMixin)
+        and tensor.layout is torch.strided
+        and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+    )
+
+
 def _version(tensor: torch.Tensor) -> int:
     return 0 if tensor.is_inference() else int(tensor._version)
 
@@ -347,6 +424,11 @@ def byte_range(tensor: torch.Tensor) -> tuple[int, int]:
             return start, start
         last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
         return start, start + (last + 1) * tensor.element_size()
+
+
+def _touch(first: torch.Tensor, second: torch.Tensor) -> bool:
+    (low, high), (start, stop) = byte_range(first), byte_range(second)
+    return low < stop and start < high
 
 
 def _covers(base: torch.Tensor, view: torch.Tensor) -> bool:

@@ -9,9 +9,12 @@ from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack,
 
 from leapp.ops._row import Kind
 from leapp.ops.torch_table import row_of
-from leapp.trace.tensor import TracedParameter, TracedTensor, dispatch
+from leapp.trace.tensor import TracedParameter, TracedTensor, dispatch, first_value, on_traced_memory
 
 if TYPE_CHECKING:
+    from leapp.ops._row import Row
+    from leapp.trace._lineage import Value
+    from leapp.trace.node import Recording
     from leapp.trace.session import Session
 
 
@@ -28,22 +31,33 @@ class NodeMode(TorchFunctionMode):
         if TracedTensor in types or TracedParameter in types:
             return dispatch(func, args, kwargs)
         row = row_of(func)
-        if row.kind is Kind.CROSSING:
-            return dispatch(func, args, kwargs)
-        result = self._drawn(func, row.name, args, kwargs) if row.random else func(*args, **kwargs)
-        if type(result) is torch.Tensor and row.kind is not Kind.METADATA and not any(result is each for each in args):
-            recording = self._session.open_in_this_thread()
-            if recording is not None:
-                recording.constants.made_inside(result)
+        if row.kind is Kind.METADATA:
+            return func(*args, **kwargs)
+        value = first_value(args, kwargs)
+        if value is not None:
+            return self._read_natively(func, row, args, kwargs, value)
+        recording = self._session.open_in_this_thread()
+        if recording is None:
+            return func(*args, **kwargs)
+        if recording.constants.sees_trace(args) or (kwargs and recording.constants.sees_trace(tuple(kwargs.values()))):
+            return on_traced_memory(func, row, args, kwargs, recording)
+        result = self._drawn(func, row.name, args, kwargs, recording) if row.random else func(*args, **kwargs)
+        if type(result) is torch.Tensor and not any(result is each for each in args):
+            recording.constants.made_inside(result)
         return result
 
-    def _drawn(self, func: Any, name: str, args: Any, kwargs: Any) -> Any:
+    def _read_natively(self, func: Any, row: Row, args: Any, kwargs: Any, value: Value) -> Any:
+        """A traced value where torch takes a number (``torch.full(size, x)``), or where it replaces memory."""
+        if row.kind in (Kind.CROSSING, Kind.REFUSE):
+            return dispatch(func, args, kwargs)
+        if value.recording is not None and value.recording.open:
+            self._session.escapes.read(f"torch.{row.name}()", value.recording.name)
+        return func(*args, **kwargs)
+
+    def _drawn(self, func: Any, name: str, args: Any, kwargs: Any, recording: Recording) -> Any:
         before = torch.random.get_rng_state()
         result = func(*args, **kwargs)
-        recording = self._session.open_in_this_thread()
-        if recording is not None and (
-            kwargs.get("generator") is not None or not torch.equal(before, torch.random.get_rng_state())
-        ):
+        if kwargs.get("generator") is not None or not torch.equal(before, torch.random.get_rng_state()):
             self._session.escapes.random(f"torch.{name}", recording.name, recorded=False)
             recording.drew_by_name()
         return result

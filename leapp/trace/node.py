@@ -158,6 +158,7 @@ class Recording:
         if variation is not None and origin is None:
             variation.vary_input(self.name, leaf.port, self.entry, tensor)
         node = self.recorder.placeholder(leaf.port, memory=memory, dtype=tensor.dtype, shape=tensor.shape)
+        self.constants.add_input(node, memory, tensor)
         copy = _copy(tensor)
         self._inputs[leaf.port] = _Input(leaf.port, tensor, copy, memory, place)
         mark(tensor, Value(self, node, memory, address, origin), self.session)

@@ -115,6 +115,12 @@ class Call:
         raise self.recording.foreign(value, self.place)
 
     def _constant(self, thing: torch.Tensor) -> fx.Node:
+        if torch._C._functorch.is_functorch_wrapped_tensor(thing):
+            raise UnrecordableOpError(
+                node=self.recording.name, op="a transform of torch.func", where=self.recording.where(self.place),
+                why="its tensors stand for many values and have no memory of their own",
+                advice="Write the batch or the derivative with tensor operations, or transform outside the node.",
+            )  # fmt: skip
         with no_hooks():
             node, memory, address = self.recording.constants.use(thing, self.place)
         self.memories.append((address, memory))
@@ -142,6 +148,8 @@ class Call:
             return kind.__mro__[-2](thing) if kind.__mro__[-2] in _ATOMS else thing
         if isinstance(thing, torch.Generator):
             return None
+        if kind.__name__ == "tensortype":  # torch.LongTensor, as x.type() takes it
+            return f"{thing.__module__}.{thing.__name__}"
         raise UnrecordableOpError(
             node=self.recording.name,
             op=f"an argument of type {kind.__module__}.{kind.__qualname__}",
@@ -169,9 +177,11 @@ def dispatch(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run ``func`` exactly as it would have run, and record it where a traced value went in."""
     row = row_of(func)
     if row.kind is Kind.METADATA:
+        if row.name == "backward":
+            _note_gradients(args)
         with _no_subclass():
             return func(*args, **kwargs)
-    first = _first_value(args, kwargs)
+    first = first_value(args, kwargs)
     if first is None:
         with _no_subclass():
             return func(*args, **kwargs)
@@ -191,6 +201,20 @@ def dispatch(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return _special(func, row, args, kwargs, recording)
 
 
+def _note_gradients(args: tuple[Any, ...]) -> None:
+    """Gradients are written where no recording sees them."""
+    value = first_value(args, {})
+    if value is not None and value.recording is not None and value.recording.open:
+        value.recording.session.escapes.untraced("backward", value.recording.name)
+
+
+def on_traced_memory(func: Any, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any], recording: Recording) -> Any:
+    """A call on plain tensors of which one sees memory that the trace owns: an input, or a buffer that was written."""
+    if row.kind is Kind.RECORD:
+        return _record(func, row, args, kwargs, recording)
+    return _special(func, row, args, kwargs, recording)
+
+
 def _entered_again(value: Value) -> Recording | None:
     """The open entry of the node whose earlier entry wrote this buffer: to it, the buffer is plain memory again."""
     if not value.buffer or value.recording is None or not value.recording.session.active:
@@ -199,7 +223,7 @@ def _entered_again(value: Value) -> Recording | None:
     return user if user is not None and user.name == value.recording.name else None
 
 
-def _first_value(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Value | None:
+def first_value(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Value | None:
     """The lineage of the first traced argument, at any depth; one of an open recording goes first."""
     found: Value | None = None
     for thing in args:
@@ -207,18 +231,18 @@ def _first_value(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Value | None:
         value: Value | None = None
         if kind is TracedTensor or kind is TracedParameter:
             value = thing._leapp
-        elif kind is list or kind is tuple:
-            value = _first_value(thing, {})
+        elif kind is list or isinstance(thing, tuple):
+            value = first_value(tuple(thing), {})
         elif kind is slice:
-            value = _first_value((thing.start, thing.stop, thing.step), {})
+            value = first_value((thing.start, thing.stop, thing.step), {})
         elif kind is dict:
-            value = _first_value((), thing)
+            value = first_value((), thing)
         if value is not None:
             if value.recording is not None and value.recording.open:
                 return value
             found = found or value
     if kwargs:
-        inner = _first_value(tuple(kwargs.values()), {})
+        inner = first_value(tuple(kwargs.values()), {})
         if inner is not None and (found is None or (inner.recording is not None and inner.recording.open)):
             return inner
     return found
@@ -244,6 +268,12 @@ def _write_down(call: Call, result: Any, written: tuple[int, ...]) -> Any:
         for each in call.tensors:
             if result is each:
                 return result  # the user's own plain tensor, handed on: MEAN.to(x)
+        if result.layout is not torch.strided:
+            raise UnrecordableOpError(
+                node=recording.name, op=call.row.name, where=recording.where(call.place),
+                why=f"its result is a {str(result.layout).removeprefix('torch.')} tensor, which no model file holds",
+                advice="Stay with dense tensors.",
+            )  # fmt: skip
         address = result.untyped_storage()._cdata
         memory = call.memory_of(address)
         node = _append(call, OpInfo(call.place, memory, written, result.dtype, result.shape))
@@ -279,7 +309,7 @@ def _tensor_again(call: Call, result: torch.Tensor, written: tuple[int, ...]) ->
     new.buffer = value is None or value.buffer
     mark(result, new, recording.session)
     if written:
-        recording.constants.mark_written(address)
+        recording.constants.mark_written(address, result)
         if "out" in call.kwargs:
             _adopt_written(call)
     return result
@@ -360,7 +390,7 @@ def _wrap_items(call: Call, node: fx.Node, items: Any) -> None:
 
 def _may_write(row: Row, kwargs: dict[str, Any]) -> bool:
     """Whether a call may write memory without a version counter that shows it."""
-    return row.writes or (bool(kwargs) and ("out" in kwargs or row.name in STATISTICS))
+    return row.writes or row.name in STATISTICS or (bool(kwargs) and "out" in kwargs)
 
 
 def _outputs_given(kwargs: dict[str, Any]) -> list[Any]:
@@ -371,6 +401,16 @@ def _outputs_given(kwargs: dict[str, Any]) -> list[Any]:
     return list(out) if isinstance(out, (tuple, list)) else [out]
 
 
+def _statistics(call: Call) -> list[Any]:
+    """Running statistics that a normalisation in training mode writes; the native forms have another order."""
+    args, kwargs = call.args, call.kwargs
+    if len(args) > 5 and args[5] is True:
+        return list(args[3:5])
+    if kwargs.get("training") or kwargs.get("use_input_stats"):
+        return [*args[1:3], kwargs.get("running_mean"), kwargs.get("running_var")]
+    return []
+
+
 def _written(call: Call, before: list[int], after: list[int]) -> tuple[int, ...]:
     """Memory numbers that the call wrote: those whose version moved, the first argument of a write, ``out=``.
 
@@ -378,13 +418,13 @@ def _written(call: Call, before: list[int], after: list[int]) -> tuple[int, ...]
     """
     args, kwargs = call.args, call.kwargs
     targets: list[Any] = [args[0] if args else kwargs.get("input")] if call.row.writes else []
-    if call.row.name in STATISTICS and (kwargs.get("training") or kwargs.get("use_input_stats")):
-        targets += [*args[1:3], kwargs.get("running_mean"), kwargs.get("running_var")]
+    if call.row.name in STATISTICS:
+        targets += _statistics(call)
     targets += _outputs_given(kwargs)
     moved = {index for index, (old, new) in enumerate(zip(before, after, strict=True)) if old != new}
     moved |= {index for index, tensor in enumerate(call.tensors) if any(tensor is each for each in targets)}
     for index in moved:
-        call.recording.constants.mark_written(call.memories[index][0])
+        call.recording.constants.mark_written(call.memories[index][0], call.tensors[index])
     return tuple(sorted({call.memories[index][1] for index in moved}))
 
 
@@ -396,7 +436,7 @@ def _adopt_written(call: Call) -> None:
             continue
         with no_hooks():
             address = target.untyped_storage()._cdata
-        recording.constants.mark_written(address)
+        recording.constants.mark_written(address, target)
         if type(target) not in TRACED:
             node, memory, address = recording.constants.use(target, call.place)
             value = Value(recording, node, memory, address)
@@ -416,6 +456,8 @@ def _special(func: Any, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any],
         )  # fmt: skip
     if row.kind is Kind.CROSSING:
         return _crossing(func, row, args, kwargs, recording)
+    if first_value(args[1:], kwargs) is not None:  # x.new_tensor(y): a factory that was given traced data
+        recording.session.escapes.untraced(row.name, recording.name)
     with _no_subclass():
         return func(*args, **kwargs)
 

@@ -1,6 +1,7 @@
 """Every call form: recorded on one sample, evaluated on another, compared with the untraced call."""
 
 import copy
+import warnings
 
 import numpy as np
 import pytest
@@ -237,6 +238,15 @@ def test_a_recurrent_layer_and_attention(record):
     recorded = record(lambda a: attention(a, a, a)[0], torch.randn(1, 3, 8))
     fresh = torch.randn(1, 3, 8)
     torch.testing.assert_close(recorded(fresh), attention(fresh, fresh, fresh)[0].detach())
+
+
+def test_a_lazy_layer_is_initialised_while_it_is_recorded(record):
+    layer = torch.nn.LazyLinear(3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # its weights are drawn inside the node, and torch warns of lazy modules
+        recorded = record(layer, torch.randn(2, 4))
+    fresh = torch.randn(2, 4)
+    assert torch.equal(recorded(fresh), layer(fresh).detach())
 
 
 def test_batch_norm_in_eval_mode_reads_its_statistics(record):

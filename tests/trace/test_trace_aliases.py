@@ -1,0 +1,132 @@
+"""Plain tensors that see memory of the trace: recorded as views of it, or refused by name."""
+
+import warnings
+
+import pytest
+import torch
+
+from leapp import errors
+
+
+def earlier_view_of_a_buffer(a):
+    buffer = torch.zeros(4)
+    view = buffer[:2]
+    buffer[:] = a
+    return a[:2] + view * 2
+
+
+def earlier_view_written(a):
+    buffer = torch.zeros(4)
+    view = buffer[1:3]
+    buffer.copy_(a)
+    view.add_(100.0)
+    return buffer * 1
+
+
+def stacked_views(a):
+    buffer = torch.zeros(4)
+    first, second = buffer[0], buffer[1]
+    buffer.add_(a)
+    return torch.stack([first, second]) + a[:2]
+
+
+def transposed_first(a):
+    table = torch.ones(2, 2)
+    total = (a.sum() * table.t()).sum()
+    table[0] = a[:2]
+    return table.t() * 1 + total
+
+
+@pytest.mark.parametrize("function", [earlier_view_of_a_buffer, earlier_view_written, stacked_views, transposed_first])
+def test_plain_views_of_a_written_buffer(record, function):
+    recorded = record(function, torch.randn(4))
+    fresh = torch.randn(4)
+    for _ in range(2):
+        assert torch.equal(recorded(fresh), function(fresh.clone()))
+
+
+def test_views_of_an_input_taken_before_it_was_declared(make_session):
+    session = make_session()
+    x = torch.randn(4)
+    view = x[1:3]
+    session.input_tensors("n", {"x": x})
+    y = view * 2
+    view.mul_(10)
+    session.output_tensors("n", {"y": y, "z": x + 0})
+    session.stop()
+    graph = session.nodes["n"].recordings[0].graph
+    from leapp.graph._base import run_passes
+    from leapp.graph.check import run_graph
+    from leapp.graph.passes import EXPORT_PASSES
+
+    fresh = torch.tensor([1.0, 2.0, 3.0, 4.0])
+    got = run_graph(run_passes(graph, EXPORT_PASSES), {"x": fresh})
+    assert got["y"].tolist() == [4.0, 6.0]
+    assert got["z"].tolist() == [1.0, 20.0, 30.0, 4.0]
+    assert fresh.tolist() == [1.0, 2.0, 3.0, 4.0]
+
+
+def test_memory_that_reaches_beyond_what_the_trace_knows(record):
+    def function(a):
+        base = torch.zeros(4000)
+        small, larger = base[:4], base[2:8]
+        small.add_(a)
+        return larger.sum() + a
+
+    with pytest.raises(errors.UnrecordableOpError, match="shares memory with a recorded write"):
+        record(function, torch.randn(4))
+
+
+@pytest.mark.parametrize(
+    ("function", "text"),
+    [
+        (lambda a: torch.func.vmap(lambda row: row * torch.ones(4))(a[None])[0], "torch.func"),
+        (lambda a: torch.autograd.grad((a.detach().requires_grad_() ** 2).sum(), [a])[0], "gradients are not part"),
+        (lambda a: setattr(torch.zeros(4), "data", a), "replaces memory"),
+        (lambda a: a.to_sparse(), "sparse_coo tensor, which no model file holds"),
+    ],
+)
+def test_refused_by_name(record, function, text):
+    with pytest.raises(errors.UnrecordableOpError, match=text):
+        record(function, torch.randn(4))
+
+
+def doubled(x):
+    return x * 2
+
+
+def scripted(thing):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # torch announces the end of TorchScript
+        return torch.jit.script(thing)
+
+
+@pytest.mark.parametrize("thing", [doubled, torch.nn.Linear(4, 4)], ids=["function", "module"])
+def test_scripted_code_is_refused_by_name(record, thing):
+    made = scripted(thing)
+    with pytest.raises(errors.UnrecordableOpError, match="doubled|TorchScript|cannot be called by its name"):
+        record(lambda a: made(a), torch.randn(4))
+
+
+def test_scripted_functions_are_as_before_when_the_session_ends(make_session):
+    before = torch._C.ScriptFunction.__call__
+    sessions = [make_session(), make_session()]
+    assert torch._C.ScriptFunction.__call__ is not before
+    assert torch.equal(scripted(doubled)(torch.ones(2)), torch.full((2,), 2.0))
+    for session in sessions:
+        session.stop()
+    assert torch._C.ScriptFunction.__call__ is before
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda a: a + torch.full((4,), a.sum()),
+        lambda a: a + a.new_tensor([a[0], 1.0, 2.0, 3.0]),
+        lambda a: (a.detach().requires_grad_().sum().backward(), a * 2)[1],
+    ],
+    ids=["full", "new_tensor", "backward"],
+)
+def test_values_that_torch_reads_itself_are_said_aloud(record, function):
+    with pytest.warns((errors.TraceEscapeWarning, errors.UntracedOpWarning)):
+        record(function, torch.randn(4))
