@@ -86,6 +86,13 @@ def tests(session: nox.Session) -> None:
 
 
 @_session
+def walks(session: nox.Session) -> None:
+    """Run the tests that take minutes each, such as exports of 20,000 operations. Arguments: those of pytest."""
+    _install(session)
+    _python(session, "-m", "pytest", "-n", "2", "-m", "slow", *session.posargs, env={"OMP_NUM_THREADS": "1"})
+
+
+@_session
 def lint(session: nox.Session) -> None:
     """Check style, format and types. Arguments: those of `ruff check`, such as --fix."""
     _install(session)

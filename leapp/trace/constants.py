@@ -396,7 +396,7 @@ def outermost_module() -> torch.nn.Module | None:
 def _has_memory(tensor: torch.Tensor) -> bool:
     """Whether a tensor lies in one storage: not a sparse one, a stand-in of torch.func, or a lazy parameter."""
     return (
-        not isinstance(tensor, torch.nn.parameter.UninitializedTensorMixin)
+        not torch.nn.parameter.is_lazy(tensor)
         and tensor.layout is torch.strided
         and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
     )
