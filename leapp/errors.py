@@ -219,11 +219,11 @@ class DataDependentBranchError(TraceError):
     )
 
 
-class DataDependentLengthError(TraceError):
-    """Iteration over, or length of, something whose length depends on the data."""
+class LeftTraceError(TraceError):
+    """Under strictness, what else is a warning: something left the trace."""
 
-    what = "The length of a traced result that depends on the data was read in node {node!r} at {where} ({op})."
-    remedy = 'Use a mask of fixed shape instead of a selection, or allow it: allow={{"escapes": ["{function}"]}}.'
+    what = "{detail}"
+    remedy = "It is an error because strictness was asked for (LEAPP_STRICT=1, leapp build --strict)."
 
 
 class WrongThreadError(TraceError):

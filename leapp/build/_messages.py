@@ -138,6 +138,8 @@ class Compiled(_Message):
     """One row per node, format and port: samples replayed, the largest difference and where."""
     errors: tuple[str, ...] = ()
     """What else made the bundle a failed one."""
+    peak_memory_bytes: int = 0
+    """The most memory that the session's process held until then."""
 
 
 @dataclass(frozen=True, slots=True)

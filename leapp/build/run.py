@@ -22,8 +22,9 @@ from leapp._canonical import readable_json
 from leapp._version import __version__
 from leapp.build._messages import READS_FILE, EndingKind, ProbeRequest, SessionRequest
 from leapp.build.isolate import GRACE_S, HowEnded, run_session, session_environment
+from leapp.build.mirror import make_mirror, project_files
 from leapp.build.reads import Reads
-from leapp.build.reproduce import reproduce_stage
+from leapp.build.reproduce import inputs_of, reproduce_stage
 from leapp.bundle import read, write
 from leapp.errors import (
     BuildCancelledError,
@@ -100,6 +101,8 @@ class PipelineResult:
     reproduction: ReproductionRecord | None = None
     """How the bundle came out once more; None where it was not tried."""
     wall_s: float = 0.0
+    peak_memory_bytes: int = 0
+    """Of the session, by the time its bundle was written."""
 
     @property
     def exit_code(self) -> int:
@@ -130,6 +133,7 @@ class PipelineResult:
             "log": None if self.log is None else str(self.log),
             "variables": dict(self.plan.variables),
             "wall_s": round(self.wall_s, 3),
+            "peak_memory_bytes": self.peak_memory_bytes,
         }
 
 
@@ -149,6 +153,8 @@ class _Traced:
     """Where HOME and TMPDIR of the session lay; gone by now."""
     reads: Reads | None = None
     """What the session read; None: not recorded."""
+    peak_memory_bytes: int = 0
+    """The most that the session held by the time its bundle was written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,7 +365,17 @@ def _trace(context: _Context, scratch: Path) -> _Traced:
     bundle = Path(outcome.compiled.bundle)
     notes = (*_notes(outcome), *_writes(reads))
     errors = tuple(outcome.compiled.errors)
-    return _Traced(bundle, checks, errors, notes, printed, record, place=Path(folder), reads=reads)
+    return _Traced(
+        bundle,
+        checks,
+        errors,
+        notes,
+        printed,
+        record,
+        place=Path(folder),
+        reads=reads,
+        peak_memory_bytes=outcome.compiled.peak_memory_bytes,
+    )
 
 
 def _reads_of(records: Path) -> Reads | None:
@@ -437,6 +453,8 @@ def _second_session(context: _Context, traced: _Traced, run: int) -> tuple[dict[
         records, home, temporary, scratch = (Path(folder, name) for name in ("records", "home", "tmp", "scratch"))
         for place in (records, home, temporary, scratch):
             place.mkdir()
+        if manifest.probe.inputs:
+            moved = replace(moved, root=_with_other_files(context, traced, Path(folder, "project")))
         report = records / "probe.json"
         asked = ProbeRequest(traced.folder, traced.record, report, manifest.probe_seed(run))
         outcome = run_session(
@@ -457,6 +475,19 @@ def _second_session(context: _Context, traced: _Traced, run: int) -> tuple[dict[
             error.add_note("This happened in the second session, which runs the entry on other data.")
             raise _Stopped(error, details=_details(outcome, printed), log=context.keep_log(printed))
         return json.loads(report.read_bytes()), tuple(outcome.compiled.errors)
+
+
+def _with_other_files(context: _Context, traced: _Traced, place: Path) -> Path:
+    """A copy of the project in which the files that ``[probe] inputs`` names are other ones."""
+    manifest = context.plan.manifest
+    around = project_files(manifest, without=[context.out.resolve()])
+    read = inputs_of(context.plan, traced.reads).files if traced.reads is not None else ()
+    mirror = make_mirror(manifest.root, replace(around, files=tuple(sorted({*around.files, *read}))), place)
+    for name, other in manifest.probe.inputs.items():
+        target = mirror.root / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(manifest.root / other, target)
+    return mirror.root
 
 
 def _texts(report: Mapping[str, JSON], key: str) -> Sequence[JSON]:
@@ -574,6 +605,7 @@ def _check(context: _Context, traced: _Traced) -> PipelineResult:
         size_bytes=sum(file.size for file in bundle.manifest.files),
         checks=traced.checks,
         notes=traced.notes,
+        peak_memory_bytes=traced.peak_memory_bytes,
     )
 
 
@@ -588,6 +620,7 @@ def _add_evidence(context: _Context, traced: _Traced) -> None:
         "threads": session.threads,
         "network": session.network,
         "variables": dict(context.plan.variables),
+        "peak_memory_bytes": traced.peak_memory_bytes,
         "notes": list(traced.notes),
     }
     evidence = traced.folder / "evidence"

@@ -10,6 +10,7 @@ import ctypes
 import faulthandler
 import os
 import random
+import resource
 import signal
 import sys
 import traceback
@@ -168,7 +169,10 @@ def policy(request: SessionRequest, folder: Path, recorder: ReadRecorder | None 
             write_record(request.record, result)
         if recorder is not None:
             (folder / READS_FILE).write_bytes(readable_json(recorder.snapshot().as_json()))
-        Compiled(str(result.bundle), result.digest, result.status, checks, errors).write(folder / COMPILED_FILE)
+        # Linux counts it in kibibytes.
+        peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        compiled = Compiled(str(result.bundle), result.digest, result.status, checks, errors, peak_bytes)
+        compiled.write(folder / COMPILED_FILE)
 
     second = None if request.probe is None else SecondSession.of(request.probe, manifest)
 

@@ -15,6 +15,7 @@ from leapp.errors import (
     DataDependentBranchError,
     HiddenStateWarning,
     LeappWarning,
+    LeftTraceError,
     RandomOpWarning,
     TraceEscapeWarning,
     UntracedOpWarning,
@@ -131,7 +132,7 @@ class EscapePolicy:
         self._note(kind, node, op, place)
         message = warning(node=node, op=spelled(op), where=str(line), function=line.function, **facts)
         if self.strict:
-            raise message
+            raise LeftTraceError(detail=str(message), warning=type(message).__name__)
         if said not in self._said:
             self._said.add(said)
             warnings.warn_explicit(message, None, place.code.co_filename, place.line)

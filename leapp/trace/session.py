@@ -14,6 +14,7 @@ import torch
 from leapp._spec import UNSET, ExportFormat, Unset
 from leapp.errors import (
     LeappWarning,
+    LeftTraceError,
     MirrorError,
     NodeNotClosedError,
     NodeOriginError,
@@ -119,7 +120,7 @@ class Session:
         """Issue a warning at the user's line and keep it for the report."""
         self.warnings.append(warning)
         if self.escapes.strict and not isinstance(warning, UnusedInputWarning):
-            raise warning
+            raise LeftTraceError(detail=str(warning), warning=type(warning).__name__)
         warnings.warn_explicit(warning, None, place.code.co_filename, place.line)
 
     # --- nodes ----------------------------------------------------------------------------------------------------

@@ -14,6 +14,8 @@ from leapp.manifest.load import load
 DOCS = Path(__file__).parents[2] / "docs"
 
 ENTRIES = '''
+from pathlib import Path
+
 import torch
 from leapp import annotate
 
@@ -49,6 +51,12 @@ def episode(number=0):
     node(lambda x: x * int(x.max()), x)
 
 
+def from_file():
+    """The data lie in a file; [probe] inputs gives another one."""
+    x = torch.tensor([float(line) for line in Path("readings.txt").read_text().split()])
+    node(lambda x: x / float(x.max()), x)
+
+
 def meant():
     node(lambda x: x * annotate.constant(float(x.max()) + 1.0), torch.zeros(3))
 '''
@@ -67,16 +75,19 @@ def results(tmp_path_factory):
     (root / "entries.py").write_text(ENTRIES)
     page = blocks("frozen-constants.md")
     (root / "limiter.py").write_text(page["limiter.py"])
+    (root / "readings.txt").write_text("1 2 3")
+    (root / "others.txt").write_text("4 5 7")
     folder = root / "manifests"
     folder.mkdir()
     (folder / "limiter.toml").write_text(page["limiter.toml"])
     manifests = {
         "random": "random", "random-allowed": "random", "state": "state", "episode": "episode", "meant": "meant",
-        "escape-allowed": "episode",
+        "escape-allowed": "episode", "from-file": "from_file",
     }  # fmt: skip
     extra = {
         "escape-allowed": '[probe]\nargs = { number = 1 }\n[allow]\nescapes = ["entries:episode.<locals>.<lambda>"]\n',
         "random-allowed": '[allow]\nrandom = ["entries:noisy"]\n',
+        "from-file": '[probe]\ninputs = { "readings.txt" = "others.txt" }\n',
         "episode": "[probe]\nargs = { number = 1 }\n",
     }
     for name, function in manifests.items():
@@ -99,7 +110,7 @@ def test_the_page_shows_what_a_build_says(results):
 
 def test_draws_are_errors_unless_allowed(results):
     _, by_name = results
-    assert "torch.randn at entries.py:14 draws random numbers" in str(by_name["random"].error)
+    assert "torch.randn at entries.py:16 draws random numbers" in str(by_name["random"].error)
     assert "moved with the data" in str(by_name["random"].error)
     assert by_name["random-allowed"].error is None
 
@@ -107,12 +118,26 @@ def test_draws_are_errors_unless_allowed(results):
 def test_hidden_state_is_an_error(results):
     _, by_name = results
     assert "carries values from tick to tick" in str(by_name["state"].error)
-    assert "entries.py:22" in str(by_name["state"].error)
+    assert "entries.py:24" in str(by_name["state"].error)
 
 
 def test_data_move_at_their_source(results):
     _, by_name = results
-    assert "fed by int() at entries.py:34" in str(by_name["episode"].error)
+    assert "fed by int() at entries.py:36" in str(by_name["episode"].error)
+
+
+def test_data_in_files_move_with_their_files(results):
+    root, by_name = results
+    said = str(by_name["from-file"].error)
+    assert "the argument 3.0 -> 7.0 of torch.div" in said
+    assert (root / "readings.txt").read_text() == "1 2 3"
+
+
+def test_peak_memory_is_reported(results):
+    root, by_name = results
+    assert by_name["meant"].peak_memory_bytes > 50_000_000
+    session = json.loads((root / "dist/meant/1.0.0/evidence/session.json").read_text())
+    assert session["peak_memory_bytes"] == by_name["meant"].peak_memory_bytes
 
 
 def test_a_read_that_is_allowed_excuses_what_it_fed(results):

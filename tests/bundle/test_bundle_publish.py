@@ -514,13 +514,24 @@ def test_cut_off_before_each_change_a_first_bundle_is_whole_or_not_there(tmp_pat
     assert read.verify(target).ok
 
 
+def folder_of(target: Path) -> int:
+    """Which folder a target is at this moment, through a link too."""
+    return target.stat().st_ino
+
+
 def test_two_publishers_at_once_leave_one_whole_bundle(tmp_path: Path, file_system: str) -> None:
     target = tmp_path / "two"
     processes = [looping(target, file_system, "15") for _ in range(2)]
     while any(process.poll() is None for process in processes):
         if target.exists():
-            report = read.verify(target)
-            assert report.ok, report.problems
+            before = folder_of(target)
+            try:
+                report = read.verify(target)
+            except NotABundleError:  # the folder that was being read is gone
+                assert folder_of(target) != before
+                continue
+            # A reader that is overtaken may find files gone; one that is not has a whole bundle before it.
+            assert report.ok or folder_of(target) != before, report.problems
         time.sleep(0.005)
     for process in processes:
         _, errors = process.communicate()

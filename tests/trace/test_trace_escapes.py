@@ -122,13 +122,13 @@ def test_allowed_functions_are_notes(record):
 
 
 def test_strict_raises_at_the_line(record):
-    with pytest.raises(errors.TraceEscapeWarning):
+    with pytest.raises(errors.LeftTraceError, match="float"):
         record(limited, torch.randn(3), strict=True)
 
 
 def test_strict_by_environment(record, monkeypatch):
     monkeypatch.setenv("LEAPP_STRICT", "1")
-    with pytest.raises(errors.TraceEscapeWarning):
+    with pytest.raises(errors.LeftTraceError, match="float"):
         record(limited, torch.randn(3))
 
 
