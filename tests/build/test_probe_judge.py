@@ -3,8 +3,11 @@
 import bisect
 import warnings
 
+import cv2
+import numba
 import numpy as np
 import pytest
+import scipy.signal
 import torch
 
 from leapp import _compile, errors
@@ -73,6 +76,30 @@ def scipy_like_filter(session, x):
     return x + torch.from_numpy(smooth.astype(np.float32))
 
 
+def filtered(session, x):
+    b, a = scipy.signal.butter(2, 0.3)
+    return x + torch.from_numpy(scipy.signal.lfilter(b, a, x.detach().numpy()).astype(np.float32))
+
+
+def resized(session, x):
+    image = cv2.resize(x.detach().numpy().reshape(2, 2), (4, 4))
+    return x.sum() + torch.from_numpy(image)
+
+
+@numba.njit
+def doubled(values):
+    return values * 2
+
+
+def compiled(session, x):
+    return x + torch.from_numpy(doubled(x.detach().numpy()))
+
+
+def through_a_global(session, x):
+    CACHE["last"] = float(x.max())
+    return x * CACHE["last"]
+
+
 def lookup(session, x):
     return x * bisect.bisect(XS, x[0].item() * 3)
 
@@ -86,6 +113,10 @@ def exploration(session, x):
     [
         (limit, "argument", "float()"),
         (scipy_like_filter, "constant", ".numpy()"),
+        (filtered, "constant", ".numpy()"),
+        (resized, "constant", ".numpy()"),
+        (compiled, "constant", ".numpy()"),
+        (through_a_global, "argument", "float()"),
         (exploration, "constant", "randn"),
     ],
 )
@@ -98,7 +129,7 @@ def test_frozen_data_is_found_and_named(probed, body, what, escape):
     assert moved.largest > 0
     assert moved.file.endswith("test_probe_judge.py")
     code = body.__code__
-    assert code.co_firstlineno < moved.line <= code.co_firstlineno + 3
+    assert code.co_firstlineno < moved.line <= code.co_firstlineno + 4
     assert f"{moved.line}" in moved.text()
 
 
@@ -151,8 +182,11 @@ def test_a_structure_that_follows_the_data(probed):
         lambda session, x: x.clamp(-x.abs().mean(), x.abs().mean()),
         lambda session, x: x * session.constant(0.5 + float(torch.rand(()))),
         lambda session, x: torch.where(x > 0, x, -x),
+        lambda session, x: x + x[x > 0].sum(),
+        lambda session, x: torch.nn.functional.conv1d(x[None], torch.tensor([[[0.5, 0.25]]]))[0],
+        lambda session, x: torch.nn.functional.interpolate(x.reshape(1, 1, 2, 2), (4, 4), mode="bilinear"),
     ],
-    ids=["print", "distribution", "tensor-limit", "annotated-constant", "where"],
+    ids=["print", "distribution", "tensor-limit", "annotated-constant", "where", "mask", "filter", "resize"],
 )
 def test_harmless_twins_pass(probed, body):
     report = probed(body)
