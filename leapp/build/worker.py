@@ -10,7 +10,6 @@ import ctypes
 import faulthandler
 import os
 import random
-import resource
 import signal
 import sys
 import traceback
@@ -169,9 +168,7 @@ def policy(request: SessionRequest, folder: Path, recorder: ReadRecorder | None 
             write_record(request.record, result)
         if recorder is not None:
             (folder / READS_FILE).write_bytes(readable_json(recorder.snapshot().as_json()))
-        # Linux counts it in kibibytes.
-        peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        compiled = Compiled(str(result.bundle), result.digest, result.status, checks, errors, peak_bytes)
+        compiled = Compiled(str(result.bundle), result.digest, result.status, checks, errors, _peak_memory_bytes())
         compiled.write(folder / COMPILED_FILE)
 
     second = None if request.probe is None else SecondSession.of(request.probe, manifest)
@@ -204,6 +201,18 @@ def policy(request: SessionRequest, folder: Path, recorder: ReadRecorder | None 
         metadata=manifest.metadata,
         on_compiled=on_compiled,
     )
+
+
+def _peak_memory_bytes() -> int:
+    """The most memory that this process held; 0 where the kernel does not say.
+
+    Not ``ru_maxrss``: a child begins with the peak of the process that forked it.
+    """
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/status").read_text("utf-8").splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024  # the file counts in kibibytes
+    return 0
 
 
 def finish() -> None:

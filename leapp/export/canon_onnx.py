@@ -39,13 +39,7 @@ def canonicalise(path: Path, metadata: Mapping[str, str] | None = None) -> None:
         raise ArtifactLoadError(path=str(path), format=ExportFormat.ONNX.value, why=_first_line(error)) from error
     if not model.HasField("graph"):
         raise ArtifactLoadError(path=str(path), format=ExportFormat.ONNX.value, why="it holds no graph")
-    _strip(model)
-    _sort(model)
-    # "2.13.0+cpu" names the build that happened to be installed; the version is what counts.
-    model.producer_version = model.producer_version.partition("+")[0]
-    for key in sorted(metadata or {}):
-        entry = model.metadata_props.add()
-        entry.key, entry.value = key, (metadata or {})[key]
+    canonicalise_model(model, metadata)
     scratch = path.with_name(f"{path.name}.{os.getpid()}.new")
     new_data = path.with_name(f"{path.name}.data.{os.getpid()}.new")
     try:
@@ -63,6 +57,20 @@ def canonicalise(path: Path, metadata: Mapping[str, str] | None = None) -> None:
         for each in (scratch, new_data):
             with suppress(FileNotFoundError):
                 each.unlink()
+
+
+def canonicalise_model(model: Any, metadata: Mapping[str, str] | None = None) -> None:
+    """The same for an ``onnx.ModelProto`` in memory, whose deterministic serialisation is then canonical.
+
+    External data are left as they are; they are rewritten with the file.
+    """
+    _strip(model)
+    _sort(model)
+    # "2.13.0+cpu" names the build that happened to be installed; the version is what counts.
+    model.producer_version = model.producer_version.partition("+")[0]
+    for key in sorted(metadata or {}):
+        entry = model.metadata_props.add()
+        entry.key, entry.value = key, (metadata or {})[key]
 
 
 def _data_file(path: Path) -> Path:

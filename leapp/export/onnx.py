@@ -337,6 +337,7 @@ def _save(
     import onnx
     import onnx_ir
 
+    from leapp.export import canon_onnx
     from leapp.export._recording import unsupported
 
     model.ir_version = options.ir_version
@@ -351,16 +352,16 @@ def _save(
     external: bool = weights > EXTERNAL_DATA_ABOVE_BYTES
     if external:
         onnx_ir.save(model, path, external_data=data.name)
+        canon_onnx.canonicalise(path, options.metadata)
     else:
         message = onnx_ir.to_proto(model)
         del model
         if weights > _WORTH_COLLECTING_BYTES:
             gc.collect()  # a model is full of cycles, and what it was made from holds the weights once more
-        path.write_bytes(message.SerializeToString())
+        # Before it is written, not after: a large model is not serialised twice.
+        canon_onnx.canonicalise_model(message, options.metadata)
+        path.write_bytes(message.SerializeToString(deterministic=True))
         del message
-    from leapp.export import canon_onnx
-
-    canon_onnx.canonicalise(path, options.metadata)
     try:
         onnx.checker.check_model(str(path))
     except onnx.checker.ValidationError as error:

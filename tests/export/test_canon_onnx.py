@@ -87,6 +87,15 @@ def test_a_second_run_changes_nothing(tmp_path):
     assert [each.name for each in tmp_path.iterdir()] == ["m.onnx"]
 
 
+def test_a_model_in_memory_gives_the_bytes_of_its_file(tmp_path):
+    path = tmp_path / "m.onnx"
+    onnx.save(model("noise", (1, 0)), path)
+    canon_onnx.canonicalise(path, {"a": "1"})
+    message = model("other noise")
+    canon_onnx.canonicalise_model(message, {"a": "1"})
+    assert message.SerializeToString(deterministic=True) == path.read_bytes()
+
+
 def test_external_data_lies_in_name_order(tmp_path):
     contents = []
     for index, order in enumerate(((0, 1), (1, 0))):
