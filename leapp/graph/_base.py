@@ -29,6 +29,8 @@ class NodeGraph:
     constants: Mapping[str, torch.Tensor]
     sources: Mapping[str, SourceLine] = field(default_factory=dict)
     specs: Mapping[str, TensorSpec] = field(default_factory=dict)
+    writes: frozenset[str] = frozenset()
+    """Names of calls that were seen to write one of their arguments."""
 
     def module(self) -> fx.GraphModule:
         """A GraphModule over the same graph; constants are registered as buffers, names may be nested."""

@@ -188,6 +188,14 @@ _DRAWS_WHEN_TRAINING: Final[frozenset[str]] = frozenset(
 
 MAY_DRAW: Final = RANDOM | _DRAWS_WHEN_TRAINING
 
+LENGTHS: Final = frozenset(("shape", "size", "__len__", "numel", "nelement", "nbytes"))
+"""Reads of how many elements there are: of a result that selects, they follow the data."""
+
+SELECTS: Final = frozenset(
+    "nonzero argwhere masked_select unique unique_consecutive bincount repeat_interleave".split()
+)
+"""Calls whose result is as long as the data say."""
+
 STATISTICS: Final = frozenset(("batch_norm", "instance_norm", "native_batch_norm"))
 """Calls that write running statistics without telling torch's version counters."""
 

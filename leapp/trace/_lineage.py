@@ -32,10 +32,10 @@ class Value:
     ``recording`` and ``fx`` say where it was computed last; ``memory`` names the memory it sees, equal for values
     that alias each other; ``storage`` is the address of its storage object, valid while the object lives. ``origin``
     is the output port it left a node by, kept when the object enters another node. ``buffer`` marks a plain tensor of
-    the user's that became traced because a recorded call wrote it.
+    the user's that became traced because a recorded call wrote it; ``dynamic`` a value whose shape follows the data.
     """
 
-    __slots__ = ("buffer", "fx", "memory", "origin", "recording", "storage")
+    __slots__ = ("buffer", "dynamic", "fx", "memory", "origin", "recording", "storage")
 
     def __init__(
         self, recording: Recording | None, fx: fx.Node | None, memory: int, storage: int, origin: PortId | None = None
@@ -46,6 +46,7 @@ class Value:
         self.storage = storage
         self.origin = origin
         self.buffer = False
+        self.dynamic = False
 
 
 _WRAPPERS: dict[type, type] = {}

@@ -141,10 +141,10 @@ class Recording:
 
     def _add_input(self, leaf: Leaf, place: Place) -> None:
         tensor = leaf.tensor
-        before = getattr(tensor, "_leapp", None)
-        origin = before.origin if isinstance(before, Value) else None
-        if origin is not None:
-            if plain_class(type(tensor)) is None:
+        before: Value | None = getattr(tensor, "_leapp", None)
+        origin = before.origin if before is not None else None
+        if before is not None and origin is not None:
+            if plain_class(type(tensor)) is None or _altered(tensor, before):
                 self.session.warn(
                     WireLostWarning(node=self.name, port=leaf.port, source=str(origin), where=self.where(place)), place
                 )
@@ -186,7 +186,7 @@ class Recording:
             tuple(Port(item.port, spec_of(item.before)) for item in self._inputs.values()),
             tuple(Port(leaf.port, spec_of(leaf.tensor)) for leaf in outputs),
         )
-        self.graph = NodeGraph(spec, self.recorder.graph, attributes, self._sources(), self._specs())
+        self.graph = NodeGraph(spec, self.recorder.graph, attributes, self._sources(), self._specs(), self._writes())
         self.sample = Sample(
             {item.port: item.before for item in self._inputs.values()},
             {leaf.port: _copy(leaf.tensor) for leaf in outputs},
@@ -254,6 +254,9 @@ class Recording:
             if info.place is not None
         }
 
+    def _writes(self) -> frozenset[str]:
+        return frozenset(node.name for node, info in self.recorder.info.items() if info.written)
+
     def _specs(self) -> dict[str, TensorSpec]:
         forms = {(info.dtype, info.shape) for info in self.recorder.info.values() if info.dtype is not None}
         specs = {form: TensorSpec(_dtypes.name_of(form[0]), tuple(form[1])) for form in forms}
@@ -262,6 +265,15 @@ class Recording:
             for node, info in self.recorder.info.items()
             if info.dtype is not None
         }
+
+
+def _altered(tensor: torch.Tensor, value: Value) -> bool:
+    """Whether an output was written after its node gave it: the wire would carry what the node gave."""
+    sample = value.recording.sample if value.recording is not None and value.fx is not None else None
+    given = sample.outputs.get(value.origin.port) if sample is not None and value.origin is not None else None
+    if given is None or value.recording is None or value.origin is None or value.recording.name != value.origin.node:
+        return False
+    return not same_bytes(plain(tensor).cpu(), given)
 
 
 def tag_output(tensor: torch.Tensor, port: PortId, recording: Recording) -> None:

@@ -16,7 +16,7 @@ import torch
 
 from leapp.errors import UnrecordableOpError, WrongThreadError
 from leapp.ops._row import Kind, Row
-from leapp.ops.torch_table import STATISTICS, row_of
+from leapp.ops.torch_table import LENGTHS, SELECTS, STATISTICS, row_of
 from leapp.trace._lineage import Value, plain_class, register_wrapper
 from leapp.trace.constants import no_hooks, same_bytes
 from leapp.trace.recorder import NO_MEMORY, OpInfo
@@ -36,6 +36,12 @@ _no_subclass: Any = torch._C.DisableTorchFunctionSubclass
 class TracedTensor(torch.Tensor):
     """A tensor whose calls are recorded; it is the user's own object under another class."""
 
+    _leapp: Value | None = None
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> torch.Tensor:  # type: ignore[misc]
+        """``type(x)(y)`` makes what it makes of an untraced ``x``; memory of the trace is known by where it lies."""
+        return torch.Tensor(*args, **kwargs)
+
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run and record; the second way in, for calls that no active mode of ours saw."""
@@ -45,6 +51,8 @@ class TracedTensor(torch.Tensor):
 
 class TracedParameter(torch.nn.Parameter):
     """A parameter handed in as a port: still an instance of ``nn.Parameter``."""
+
+    _leapp: Value | None = None
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -76,7 +84,18 @@ _COPIES: Final = frozenset(
 class Call:
     """One recorded call: what the user passed, the graph arguments for it, and the memory that went in."""
 
-    __slots__ = ("args", "graph_args", "graph_kwargs", "kwargs", "memories", "place", "recording", "row", "tensors")
+    __slots__ = (
+        "args",
+        "dynamic",
+        "graph_args",
+        "graph_kwargs",
+        "kwargs",
+        "memories",
+        "place",
+        "recording",
+        "row",
+        "tensors",
+    )
 
     def __init__(
         self, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any], recording: Recording, place: Place
@@ -90,6 +109,8 @@ class Call:
         """(storage address, memory number) of each tensor argument."""
         self.tensors: list[torch.Tensor] = []
         """The tensor arguments themselves, in the same order."""
+        self.dynamic = False
+        """Whether the shape of an argument, or of the result, follows the data."""
         argument = self.argument
         self.graph_args = tuple([argument(item) for item in args])
         self.graph_kwargs = {name: argument(item) for name, item in kwargs.items()} if kwargs else kwargs
@@ -98,9 +119,13 @@ class Call:
         """The graph argument for one argument of any kind."""
         kind = type(thing)
         if kind is TracedTensor or kind is TracedParameter:
-            value: Value = thing._leapp
+            value: Value | None = thing._leapp
+            if value is None:  # made by calling the class: type(x)(x)
+                return self._constant(thing)
             if value.recording is not self.recording:
                 return self._other(thing, value)
+            if value.dynamic:
+                self.dynamic = True
             self.memories.append((value.storage, value.memory))
             self.tensors.append(thing)
             return value.fx
@@ -177,7 +202,9 @@ def dispatch(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run ``func`` exactly as it would have run, and record it where a traced value went in."""
     row = row_of(func)
     if row.kind is Kind.METADATA:
-        if row.name == "backward":
+        if row.name in LENGTHS:
+            _note_length(row, args)
+        elif row.name == "backward":
             _note_gradients(args)
         with _no_subclass():
             return func(*args, **kwargs)
@@ -199,6 +226,13 @@ def dispatch(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if row.kind is Kind.RECORD:
         return _record(func, row, args, kwargs, recording)
     return _special(func, row, args, kwargs, recording)
+
+
+def _note_length(row: Row, args: tuple[Any, ...]) -> None:
+    """How long a selection is follows the data: what is computed from it is frozen."""
+    value: Value | None = getattr(args[0], "_leapp", None)
+    if value is not None and value.dynamic and value.recording is not None and value.recording.open:
+        value.recording.session.escapes.read(row.name, value.recording.name)
 
 
 def _note_gradients(args: tuple[Any, ...]) -> None:
@@ -264,6 +298,8 @@ def _record(func: Any, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any], 
 def _write_down(call: Call, result: Any, written: tuple[int, ...]) -> Any:
     recording = call.recording
     kind = type(result)
+    if call.row.name in _MAY_SELECT and not call.dynamic:
+        call.dynamic = _selects(call)
     if kind is torch.Tensor and not written:
         for each in call.tensors:
             if result is each:
@@ -278,7 +314,9 @@ def _write_down(call: Call, result: Any, written: tuple[int, ...]) -> Any:
         memory = call.memory_of(address)
         node = _append(call, OpInfo(call.place, memory, written, result.dtype, result.shape))
         result.__class__ = TracedTensor
-        result._leapp = Value(recording, node, memory, address)
+        value = result._leapp = Value(recording, node, memory, address)
+        if call.dynamic:
+            value.dynamic = result.dim() > 0
         recording.session.remember(result)
         return result
     if kind in TRACED or isinstance(result, torch.Tensor):
@@ -292,6 +330,22 @@ def _write_down(call: Call, result: Any, written: tuple[int, ...]) -> Any:
     elif call.row.target != "to":  # x.type() without an argument gives a name
         recording.session.escapes.untraced(call.row.name, recording.name)
     return result
+
+
+_MAY_SELECT: Final = SELECTS | {"getitem", "where"}
+
+
+def _selects(call: Call) -> bool:
+    """Whether a call's result is as long as the data say: a traced mask as an index, ``where(condition)``."""
+    name = call.row.name
+    if name == "where":
+        return len(call.args) + len(call.kwargs) == 1
+    if name == "getitem":
+        with no_hooks():
+            return any(type(each) in TRACED and each.dtype is torch.bool for each in call.tensors[1:])
+    if name == "repeat_interleave":
+        return any(type(each) in TRACED for each in call.tensors[1:])
+    return True
 
 
 def _tensor_again(call: Call, result: torch.Tensor, written: tuple[int, ...]) -> torch.Tensor:
@@ -381,7 +435,9 @@ def _wrap_items(call: Call, node: fx.Node, items: Any) -> None:
             memory = call.memory_of(address)
             info = OpInfo(call.place, memory, (), dtype, shape)
             picked = recording.recorder.call("call_function", _getitem, "getitem", (node, index), {}, info)
-            mark(item, Value(recording, picked, memory, address), recording.session)
+            value = Value(recording, picked, memory, address)
+            value.dynamic = call.dynamic
+            mark(item, value, recording.session)
         elif isinstance(item, (tuple, list)) and _has_tensor(item):
             info = OpInfo(call.place, NO_MEMORY, (), None, None)
             inner = recording.recorder.call("call_function", _getitem, "getitem", (node, index), {}, info)

@@ -234,3 +234,39 @@ def test_without_source_nothing_is_a_guard():
     x = Asks(True)
     namespace["function"](x)
     assert x.answers == [False]
+
+
+@pytest.mark.parametrize(
+    ("function", "spelling"),
+    [
+        (lambda a: a * len(a[a > 0]), r"len\(\)"),
+        (lambda a: a / a[a > 0].shape[0], r"\.shape"),
+        (lambda a: a * (a > 0).nonzero().size(0), r"\.size\(\)"),
+        (lambda a: a * torch.unique(a).numel(), r"\.numel\(\)"),
+        (lambda a: a * (a[a > 0] * 2 + 1).shape[0], r"\.shape"),
+        (lambda a: a * torch.where(a > 0)[0].shape[0], r"\.shape"),
+    ],
+)
+def test_the_length_of_a_selection_is_a_read(record, function, spelling):
+    with pytest.warns(errors.TraceEscapeWarning, match=rf"{spelling} at tests/trace"):
+        record(function, torch.tensor([0.5, -1.0, 0.25]))
+
+
+def test_lengths_that_do_not_follow_the_data_are_no_reads(record):
+    mask = torch.tensor([True, False, True])
+
+    def function(a):
+        total = a[a > 0].sum()
+        return a * total.reshape(()).dim() + a[mask].shape[0] * len(a) + total
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        recorded = record(function, torch.tensor([0.5, -1.0, 0.25]))
+    fresh = torch.tensor([0.5, 1.0, 0.25])
+    assert torch.equal(recorded(fresh), function(fresh))
+
+
+def test_an_object_made_by_calling_the_class(record):
+    recorded = record(lambda a: type(a)(a) * 2 + a, torch.randn(3))
+    fresh = torch.randn(3)
+    assert torch.equal(recorded(fresh), fresh * 3)

@@ -57,6 +57,19 @@ def test_computing_between_nodes_loses_the_wire_and_says_so(make_session):
     assert wires(session) == {}
 
 
+@pytest.mark.parametrize("alter", [lambda y: y.clamp_(-0.1, 0.1), lambda y: y.detach().numpy().fill(3)])
+def test_an_output_that_is_written_between_nodes_loses_its_wire(make_session, alter):
+    session = make_session()
+
+    def between(y):
+        alter(y)
+        return y
+
+    with pytest.warns(errors.WireLostWarning):
+        two_nodes(session, torch.ones(3), between)
+    assert wires(session) == {}
+
+
 def test_values_outside_nodes_are_plain(make_session):
     session = make_session()
     x = torch.randn(3)

@@ -111,7 +111,33 @@ def test_a_traced_value_kept_for_the_next_entry_is_state(make_session):
             last = y
 
 
+def renormed(weight):
+    def function(a):
+        return torch.nn.functional.embedding(a, weight, max_norm=0.1)
+
+    return function
+
+
 def test_batch_norm_in_train_mode_is_state(record):
     norm = torch.nn.BatchNorm1d(4)
     with pytest.warns(errors.HiddenStateWarning):
-        record(norm, torch.randn(3, 4))
+        recorded = record(norm, torch.randn(3, 4))
+    fresh = torch.randn(3, 4)
+    before = {name: value.clone() for name, value in recorded.graph.constants.items()}
+    assert torch.equal(recorded(fresh), recorded(fresh))
+    assert all(torch.equal(before[name], value) for name, value in recorded.graph.constants.items())
+
+
+def test_writes_that_no_name_tells_of_reach_nobody(record):
+    weight = torch.randn(5, 3)
+    with pytest.warns(errors.HiddenStateWarning):
+        recorded = record(renormed(weight.clone()), torch.tensor([0, 1]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        added = record(lambda a: torch.ops.aten.add_.Tensor(a, torch.ones(3)) * 1, torch.randn(3))
+    before = {name: value.clone() for name, value in recorded.graph.constants.items()}
+    recorded(torch.tensor([2, 3]))
+    assert all(torch.equal(before[name], value) for name, value in recorded.graph.constants.items())
+    x = torch.zeros(3)
+    assert torch.equal(added(x), torch.ones(3))
+    assert torch.equal(x, torch.zeros(3))

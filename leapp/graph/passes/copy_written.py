@@ -23,7 +23,7 @@ def copy_written(recording: NodeGraph) -> PassResult:
     little, one too few is a wrong model.
     Ensures: no ``placeholder`` or ``get_attr`` is written; values unchanged. A second run changes nothing.
     """
-    if not any(writes(node) for node in recording.graph.nodes):
+    if not any(node.name in recording.writes or writes(node) for node in recording.graph.nodes):
         return PassResult(recording, changed=False)
     graph = fx.Graph()
     copies: dict[fx.Node, fx.Node] = {}
@@ -53,7 +53,7 @@ def copy_written(recording: NodeGraph) -> PassResult:
 
 
 def writes(node: fx.Node) -> bool:
-    """Whether a graph node writes one of its arguments."""
+    """Whether a graph node writes one of its arguments, as far as its name says; the recording knows what it saw."""
     if "out" in node.kwargs or node.kwargs.get("inplace") is True:
         return True
     if node.op == "call_method":
