@@ -251,3 +251,28 @@ def test_many_ticks_are_all_replayed(probed):
     report = probed(lambda session, x: torch.tanh(x), ticks=4)
     assert report.ok
     assert report.replays[0].formats[0].ports[0].samples == 4
+
+
+def branching(session, x):
+    return x * 2 if x.sum() > 0 else -x
+
+
+def untraced(session, x):
+    return x + x.new_tensor([x[3], x[2], x[1], x[0]])
+
+
+@pytest.mark.parametrize(
+    ("body", "allow"),
+    [
+        (branching, {"branches": [f"{__name__}:branching"]}),
+        (untraced, {"untraced": [f"{__name__}:untraced"]}),
+        (limit, {"escapes": [f"{__name__}:limit"]}),
+        (exploration, {"random": [f"{__name__}:exploration"]}),
+    ],
+)
+def test_every_key_of_allow_excuses_what_it_names(probed, body, allow):
+    values = iter([torch.tensor([1.0, 2.0, 3.0, 4.0]), torch.tensor([-1.0, -2.0, -3.0, -5.0])])
+    report = probed(body, make=lambda: next(values), allow=allow)
+    assert report.ok, report.lines()
+    assert report.moved
+    assert all(moved.allowed for moved in report.moved)

@@ -208,7 +208,8 @@ def test_a_compiled_module_without_source_counts_itself(session):
 def test_native_readers(session):
     """None of these opens its file through Python."""
     make = """
-        import torch, safetensors.torch, numpy as np, onnx
+        import torch, safetensors.torch, numpy as np, onnx, cv2
+        cv2.imwrite("frame.png", np.zeros((4, 4, 3), np.uint8))
         from onnx import helper as h, TensorProto as T
         torch.jit.script(torch.nn.Linear(2, 2)).save("model.pt")
         safetensors.torch.save_file({"a": torch.ones(3)}, "data/a.safetensors")
@@ -224,16 +225,17 @@ def test_native_readers(session):
     got = session.run(
         """
         import warnings; warnings.simplefilter("ignore")
-        import torch, safetensors.torch, safetensors, onnxruntime, os
+        import torch, safetensors.torch, safetensors, onnxruntime, os, cv2
+        assert cv2.imread("frame.png") is not None
         torch.jit.load("model.pt")
         safetensors.torch.load_file("data/a.safetensors")
         with safetensors.safe_open(os.path.abspath("data/b.safetensors"), "pt") as file: file.get_tensor("a")
         onnxruntime.InferenceSession("net.onnx", providers=["CPUExecutionProvider"])
         """
     )
-    assert got.paths() == ["data/a.safetensors", "data/b.safetensors", "model.pt", "net.onnx"]
-    assert [each.native for each in got.reads.project] == [True, True, True, True]
-    assert got.reads.project[2].sha256 == digest((session.root / "model.pt").read_bytes())
+    assert got.paths() == ["data/a.safetensors", "data/b.safetensors", "frame.png", "model.pt", "net.onnx"]
+    assert [each.native for each in got.reads.project] == [True] * 5
+    assert got.reads.project[3].sha256 == digest((session.root / "model.pt").read_bytes())
     assert got.reads.complete
     assert got.reads.undeclared == ()
 
