@@ -172,3 +172,10 @@ def pickled_error(error: LeappError) -> str:
         return base64.b64encode(pickle.dumps(error)).decode()
     except Exception:  # noqa: BLE001  # facts may hold anything; the message travels as text anyway
         return ""
+
+
+def error_json(error: LeappError | None, details: str) -> JSON:
+    """What went wrong, as the records for machines have it; None when nothing did."""
+    if error is None:
+        return None
+    return {"class": type(error).__name__, "message": str(error), "details": details}

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from leapp.build._messages import error_json
 from leapp.build.plan import make_plan
 from leapp.build.reads import Reads
 from leapp.build.reproduce import chosen, not_reproducible, reproduce
@@ -52,9 +53,6 @@ class Rebuilt:
 
     def as_json(self) -> dict[str, JSON]:
         """One record for machines."""
-        error: JSON = None
-        if self.error is not None:
-            error = {"class": type(self.error).__name__, "message": str(self.error), "details": self.details}
         return {
             "schema": 1,
             "manifest": self.plan.manifest.shown,
@@ -64,7 +62,7 @@ class Rebuilt:
             "ok": self.error is None,
             "exit_code": self.exit_code,
             "reproduction": None if self.record is None else self.record.as_json(),
-            "error": error,
+            "error": error_json(self.error, self.details),
         }
 
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from leapp._canonical import readable_json
 from leapp._version import __version__
-from leapp.build._messages import READS_FILE, EndingKind, ProbeRequest, SessionRequest
+from leapp.build._messages import READS_FILE, EndingKind, ProbeRequest, SessionRequest, error_json
 from leapp.build.isolate import GRACE_S, HowEnded, run_session, session_environment
 from leapp.build.mirror import make_mirror, project_files
 from leapp.build.reads import Reads
@@ -111,9 +111,6 @@ class PipelineResult:
 
     def as_json(self) -> dict[str, JSON]:
         """One record for machines."""
-        error: JSON = None
-        if self.error is not None:
-            error = {"class": type(self.error).__name__, "message": str(self.error), "details": self.details}
         return {
             "schema": 1,
             "manifest": self.plan.manifest.shown,
@@ -129,7 +126,7 @@ class PipelineResult:
             "checks": [row.as_json() for row in self.checks],
             "notes": list(self.notes),
             "reproduction": None if self.reproduction is None else self.reproduction.as_json(),
-            "error": error,
+            "error": error_json(self.error, self.details),
             "log": None if self.log is None else str(self.log),
             "variables": dict(self.plan.variables),
             "wall_s": round(self.wall_s, 3),

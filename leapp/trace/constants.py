@@ -18,7 +18,7 @@ import torch
 
 from leapp import _dtypes
 from leapp.errors import ConstantChangedError, ConstantKindError, UnrecordableOpError
-from leapp.trace.recorder import OpInfo
+from leapp.trace.recorder import OpInfo, free_name
 
 if TYPE_CHECKING:
     from torch import fx
@@ -249,10 +249,7 @@ class Constants:
                 target = f"{ANONYMOUS}{anonymous}"
                 anonymous += 1
             else:
-                target, count = constant.name, 1
-                while target in result:
-                    target = f"{constant.name}_{count}"
-                    count += 1
+                target = free_name(constant.name, result)
             constant.node.target = target
             targets[constant.node] = target
             result[target] = constant.snapshot

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from torch import fx
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Container, Iterable
 
     from leapp.trace.source import Place
 
@@ -40,6 +40,15 @@ def identifier(name: str) -> str:
     return f"{text}_" if keyword.iskeyword(text) else text
 
 
+def free_name(base: str, taken: Container[str]) -> str:
+    """``base``, or the first of ``base_1``, ``base_2``, ... that is not taken."""
+    name, count = base, 1
+    while name in taken:
+        name = f"{base}_{count}"
+        count += 1
+    return name
+
+
 class Recorder:
     """One recording in progress."""
 
@@ -60,13 +69,8 @@ class Recorder:
     def placeholder(self, port: str, *, memory: int, dtype: Any, shape: Any) -> fx.Node:
         """Append an input; all inputs come before the first call, wherever they are declared."""
         first = next((node for node in self.graph.nodes if node.op != "placeholder"), None)
-        name = identifier(port)
-        taken = {node.target for node in self.graph.nodes if node.op == "placeholder"}
-        target = name
-        count = 1
-        while target in taken:
-            target = f"{name}_{count}"
-            count += 1
+        taken = {str(node.target) for node in self.graph.nodes if node.op == "placeholder"}
+        target = free_name(identifier(port), taken)
         if first is None:
             node = self._create("placeholder", target, (), {}, target)
         else:
@@ -125,20 +129,10 @@ class Recorder:
         seen_memory.discard(NO_MEMORY)
         return dead
 
-    def rename(self, node: fx.Node, target: str, name: str) -> None:
-        """Give a constant its final attribute path and a node name that follows from it."""
-        node.target = target
-        node.name = name
-
     def free_names(self, nodes: Iterable[fx.Node], name_for: Callable[[fx.Node], str]) -> None:
         """Rename ``nodes`` among all names that are in use; collisions get ``_1``, ``_2``."""
         renamed = list(nodes)
         used = {node.name for node in self.graph.nodes} - {node.name for node in renamed}
         for node in renamed:
-            base = name_for(node)
-            name, count = base, 1
-            while name in used:
-                name = f"{base}_{count}"
-                count += 1
-            used.add(name)
-            node.name = name
+            node.name = free_name(name_for(node), used)
+            used.add(node.name)

@@ -10,6 +10,7 @@ import torch
 from torch import fx
 
 from leapp.graph._base import PassResult
+from leapp.trace.recorder import free_name
 
 if TYPE_CHECKING:
     from leapp.graph._base import NodeGraph
@@ -39,7 +40,8 @@ def copy_written(recording: NodeGraph) -> PassResult:
         if node.op not in ("placeholder", "get_attr") or _is_cloned(node):
             continue
         clone = graph.call_function(torch.clone, (copy,))
-        clone.name = _free_name(f"{node.name}_copy", names)
+        clone.name = free_name(f"{node.name}_copy", names)
+        names.add(clone.name)
         copies[node] = clone
         if node.name in specs:
             specs[clone.name] = specs[node.name]
@@ -69,12 +71,3 @@ def writes(node: fx.Node) -> bool:
 
 def _is_cloned(node: fx.Node) -> bool:
     return all(user.target is torch.clone for user in node.users)
-
-
-def _free_name(base: str, names: set[str]) -> str:
-    name, count = base, 1
-    while name in names:
-        name = f"{base}_{count}"
-        count += 1
-    names.add(name)
-    return name
