@@ -618,6 +618,7 @@ def _add_evidence(context: _Context, traced: _Traced) -> None:
         "network": session.network,
         "variables": dict(context.plan.variables),
         "peak_memory_bytes": traced.peak_memory_bytes,
+        "metadata": dict(context.plan.manifest.metadata),
         "notes": list(traced.notes),
     }
     evidence = traced.folder / "evidence"

@@ -87,6 +87,7 @@ def results(tmp_path_factory):
     extra = {
         "escape-allowed": '[probe]\nargs = { number = 1 }\n[allow]\nescapes = ["entries:episode.<locals>.<lambda>"]\n',
         "random-allowed": '[allow]\nrandom = ["entries:noisy"]\n',
+        "meant": '[metadata]\nlicence = "MIT"\n',
         "from-file": '[probe]\ninputs = { "readings.txt" = "others.txt" }\n',
         "episode": "[probe]\nargs = { number = 1 }\n",
     }
@@ -138,6 +139,7 @@ def test_peak_memory_is_reported(results):
     assert by_name["meant"].peak_memory_bytes > 50_000_000
     session = json.loads((root / "dist/meant/1.0.0/evidence/session.json").read_text())
     assert session["peak_memory_bytes"] == by_name["meant"].peak_memory_bytes
+    assert session["metadata"] == {"licence": "MIT"}
 
 
 def test_a_read_that_is_allowed_excuses_what_it_fed(results):
