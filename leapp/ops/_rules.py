@@ -84,9 +84,11 @@ def device_free(*args: Any, **kwargs: Any) -> Args:
     first, *rest = args
     kept = [item for item in rest if not isinstance(item, (torch.device, str))]
     keywords = {name: value for name, value in kwargs.items() if name not in ("device", "non_blocking")}
-    # to(dtype, non_blocking, copy) and to(device, dtype, non_blocking, copy): flags have no meaning in a model.
+    # to(dtype, non_blocking, copy) and to(device, dtype, non_blocking, copy): only a copy means something in a model.
+    flags = [item for item in kept if isinstance(item, bool)]
     kept = [item for item in kept if not isinstance(item, bool) and item is not None]
-    keywords.pop("copy", None)
+    if keywords.pop("copy", False) or flags[1:] == [True]:
+        keywords["copy"] = True
     if keywords.get("dtype", ...) is None:
         del keywords["dtype"]
     return (first, *kept), keywords

@@ -45,9 +45,18 @@ def _cloned(emit: Any, args: tuple[Any, ...], eager: tuple[Any, ...]) -> Any:
     return emit(torch.clone, args[0])
 
 
+def _part_assigned(part: Any) -> Any:
+    """``x.real = y`` writes into a view of ``x``."""
+
+    def expand(emit: Any, args: tuple[Any, ...], eager: tuple[Any, ...]) -> Any:
+        del eager
+        return emit(operator.setitem, emit(part, args[0]), Ellipsis, args[1])
+
+    return expand
+
+
 def _reversed(emit: Any, args: tuple[Any, ...], eager: tuple[Any, ...]) -> Any:
-    rank = eager[0].dim()
-    return emit(torch.flip, args[0], tuple(range(rank))) if rank else args[0]
+    return emit(torch.flip, args[0], (0,)) if eager[0].dim() else args[0]
 
 
 _OPERATORS: Final[dict[str, Row]] = {
@@ -250,6 +259,8 @@ def _unnameable(function: Any) -> str:
 
 def _property_row(wrapper: Any, access: str) -> Row:
     name = getattr(wrapper.__self__, "__name__", "")
+    if access == "__set__" and name in ("real", "imag"):
+        return Row(Kind.RECORD, name, expand=_part_assigned(getattr(torch, name)), writes=True)
     if access != "__get__":
         if name in ("requires_grad", "grad", "names", "_grad", "_backward_hooks"):
             return Row(Kind.METADATA, name)

@@ -18,6 +18,7 @@ import torch
 
 from leapp import _dtypes
 from leapp.errors import ConstantChangedError, ConstantKindError, UnrecordableOpError
+from leapp.trace._ranges import Ranges
 from leapp.trace.recorder import OpInfo, free_name
 
 if TYPE_CHECKING:
@@ -61,13 +62,25 @@ def bytes_digest(tensor: torch.Tensor) -> str:
 def same_bytes(first: torch.Tensor, second: torch.Tensor) -> bool:
     """Whether two CPU tensors of equal shape and dtype hold the same bytes; NaN equals itself, 0.0 is not -0.0."""
     with no_hooks(), torch.no_grad():
-        a, b = first.detach().contiguous(), second.detach().contiguous()
-        if not a.numel():
+        if not first.numel():
             return True
-        return torch.equal(a.reshape(-1).view(torch.uint8), b.reshape(-1).view(torch.uint8))
+        return torch.equal(_as_bytes(first), _as_bytes(second))
 
 
-@dataclass
+def _as_bytes(tensor: torch.Tensor) -> torch.Tensor:
+    """The elements in row-major order as bytes."""
+    packed = tensor.detach().resolve_conj().resolve_neg().contiguous()
+    # A single element is contiguous with any stride, which no view of another dtype accepts.
+    return packed.as_strided((packed.numel(),), (1,)).view(torch.uint8)
+
+
+Step = tuple[Any, tuple[Any, ...]]
+"""A function and what it takes after the tensor."""
+
+Geometry = tuple[int, torch.dtype, tuple[int, ...], tuple[int, ...]]
+
+
+@dataclass(eq=False)
 class Constant:
     """One constant of a recording."""
 
@@ -75,16 +88,14 @@ class Constant:
     live: torch.Tensor
     """The user's memory, as the first use saw it."""
     snapshot: torch.Tensor
-    """Its content at that moment; ``live`` itself above the size limit."""
+    """Its content at that moment, on the CPU; ``live`` itself above the size limit."""
     inline: bytes | None
     digest: str | None
     version: int
     name: str | None
     """Qualified name in the outermost module; None when it has none."""
     traced: bool = False
-    """Its memory belongs to the trace: an input, or a buffer that a recorded call wrote."""
-    stale: bool = False
-    """A recorded write reached its memory through another constant: it must not be used again."""
+    """Its memory belongs to the trace: an input, or a buffer that a recorded call wrote or handed on a view of."""
     is_input: bool = False
 
     def unchanged(self) -> bool:
@@ -93,7 +104,22 @@ class Constant:
             return ctypes.string_at(self.live.data_ptr(), len(self.inline)) == self.inline
         if self.digest is not None:
             return _version(self.live) == self.version
-        return same_bytes(self.live, self.snapshot)
+        return same_bytes(_on_cpu(self.live), self.snapshot)
+
+    def unchanged_in(self, view: torch.Tensor, steps: tuple[Step, ...]) -> bool:
+        """Whether the part that ``view`` sees still holds what was recorded; ``steps`` lead there."""
+        if self.digest is not None:
+            return _version(self.live) == self.version
+        return same_bytes(_on_cpu(view), _taken(self.snapshot, steps))
+
+    def take_copy(self) -> None:
+        """Stop going by reference: the memory is about to be written."""
+        if self.digest is not None:
+            self.snapshot, self.digest = _packed(self.live), None
+
+    def content(self) -> str:
+        """A digest of what was recorded."""
+        return self.digest if self.digest is not None else bytes_digest(self.snapshot)
 
 
 @dataclass
@@ -106,6 +132,35 @@ class _Storage:
     """Its first tensor was made while the node was open."""
     written: bool = False
     constants: list[Constant] = field(default_factory=list)
+    """All of them, in the order of their first use."""
+    reach: Ranges[Constant] = field(default_factory=Ranges)
+    """Those that may be used again, by the memory they see; of one geometry the latest moment only."""
+    latest: dict[Geometry, Constant] = field(default_factory=dict)
+    earlier: dict[tuple[Geometry, str], Constant] = field(default_factory=dict)
+    """Former moments of a geometry, by their content."""
+    references: list[Constant] = field(default_factory=list)
+    """Those kept by reference."""
+
+    def add(self, constant: Constant) -> None:
+        """Note a constant at its first use."""
+        self.constants.append(constant)
+        if constant.digest is not None:
+            self.references.append(constant)
+        self.make_latest(constant)
+
+    def make_latest(self, constant: Constant) -> None:
+        """This is the moment of its geometry that the memory holds now."""
+        geometry = _geometry(constant.live)
+        former = self.latest.get(geometry)
+        if former is not None:
+            self.reach.discard(former)
+            self.earlier[geometry, former.content()] = former
+        self.latest[geometry] = constant
+        self.reach.add(constant, *byte_range(constant.live))
+
+    def touching(self, tensor: torch.Tensor) -> list[Constant]:
+        """Constants that may be used again and share memory with ``tensor``, the latest first."""
+        return self.reach.touching(*byte_range(tensor))
 
 
 class Constants:
@@ -120,12 +175,19 @@ class Constants:
         self._made: dict[int, weakref.ref[torch.Tensor]] = {}
         self._references: dict[str, Constant] = {}
         self._module_names: dict[int, tuple[Any, dict[int, tuple[str, torch.Tensor]]]] = {}
+        self._searched = 0
+        """How many names of modules were looked at so far."""
 
     def use(self, tensor: torch.Tensor, place: Place) -> tuple[fx.Node, int, int]:
         """The graph node, memory and storage address of a plain tensor that a recorded call is about to read."""
         self._refuse_kinds(tensor, place)
-        if tensor.device.type != "cpu" or tensor.is_conj() or tensor.is_neg():
+        if tensor.is_neg():
             return self._detached_copy(tensor, place)
+        if tensor.is_conj():
+            with torch.no_grad():
+                node, memory, address = self.use(tensor.detach().conj(), place)
+            info = OpInfo(place, memory, (), tensor.dtype, tuple(tensor.shape))
+            return self._recorder.call("call_function", torch.conj, "conj", (node,), {}, info), memory, address
         with no_hooks():
             untyped = tensor.untyped_storage()
         address = untyped._cdata
@@ -136,47 +198,117 @@ class Constants:
         found = self._in_trace(stored, tensor, place) or self._known(stored, tensor, place)
         if found is not None:
             return found, stored.memory, address
-        return self._add(stored, tensor, place).node, stored.memory, address
+        return self._add(stored, tensor, place), stored.memory, address
 
     def _in_trace(self, stored: _Storage, tensor: torch.Tensor, place: Place) -> fx.Node | None:
         """The node of a tensor that sees memory of the trace; None when it sees none."""
-        touching = [each for each in stored.constants if each.traced and _touch(each.live, tensor)]
-        for constant in reversed(touching):
+        touching = [each for each in stored.touching(tensor) if each.traced]
+        if not touching:
+            return None
+        for constant in touching:
             if _same_geometry(constant.live, tensor):
                 return constant.node
             view = self._view(constant, tensor, stored.memory, place)
             if view is not None:
                 return view
-        if touching:
-            raise UnrecordableOpError(
-                node=self._node_name,
-                op="a tensor that shares memory with a recorded write or an input",
-                where=f"{place.code.co_filename}:{place.line}",
-                why="it reaches beyond what the trace knows of that memory",
-                advice="Take the view inside the node, from the tensor that annotate.input_tensors() returned.",
+        wider = self._widened(stored, tensor, place)
+        if wider is not None:
+            if _same_geometry(wider.live, tensor):
+                return wider.node
+            view = self._view(wider, tensor, stored.memory, place)
+            if view is not None:
+                return view
+        raise UnrecordableOpError(
+            node=self._node_name,
+            op="a tensor that shares memory with a recorded write or an input",
+            where=f"{place.code.co_filename}:{place.line}",
+            why="it reaches beyond what the trace knows of that memory",
+            advice="Take the view inside the node, from the tensor that annotate.input_tensors() returned.",
+        )
+
+    def _widened(self, stored: _Storage, tensor: torch.Tensor, place: Place) -> Constant | None:
+        """One constant in the place of all that ``tensor`` touches: what was one becomes a view of it.
+
+        A row was written, and now the whole table is read. What lies beside the row was not seen by the recording
+        before, so its content now is its content then.
+        """
+        low, high = byte_range(tensor)
+        parts: list[Constant] = []
+        while True:
+            reached = [each for each in stored.reach.touching(low, high) if each.traced]
+            if len(reached) == len(parts):
+                break
+            parts = reached
+            low = min(low, *(byte_range(each.live)[0] for each in parts))
+            high = max(high, *(byte_range(each.live)[1] for each in parts))
+        if any(each.is_input for each in parts):
+            return None
+        seen = (tensor, *(part.live for part in parts))
+        # Complex numbers are pairs of real ones, not the other way round.
+        base = _memory_between(next((each for each in seen if not each.is_complex()), tensor), low, high)
+        if base is None:
+            return None
+        ways = [(part, steps) for part in parts if (steps := view_steps(base, part.live)) is not None]
+        if len(ways) < len(parts) or view_steps(base, tensor) is None:
+            return None
+        snapshot = _packed(base)
+        for part, steps in ways:
+            _taken(snapshot, steps).copy_(part.snapshot)
+        chosen = {id(part) for part in parts}
+        first = next(index for index, each in enumerate(stored.constants) if id(each) in chosen)
+        name = stored.constants[first].name
+        with self._recorder.graph.inserting_before(stored.constants[first].node):
+            node = self._recorder.constant(
+                name or ANONYMOUS, place, memory=stored.memory, dtype=base.dtype, shape=base.shape
             )
-        return None
+        for part, steps in ways:
+            with self._recorder.graph.inserting_before(part.node):
+                source = self._view_nodes(node, steps[:-1], part.live, stored.memory, place)
+            target, args = steps[-1]
+            part.node.op, part.node.target, part.node.args = "call_function", target, (source, *args)
+            stored.reach.discard(part)
+        wider = Constant(node, base, snapshot, None, None, 0, name, traced=True)
+        stored.constants = [each for each in stored.constants if id(each) not in chosen]
+        stored.constants.insert(first, wider)
+        stored.latest[_geometry(base)] = wider
+        stored.reach.add(wider, low, high)
+        return wider
 
     def _known(self, stored: _Storage, tensor: torch.Tensor, place: Place) -> fx.Node | None:
         """The node of a constant that still holds what was recorded, the latest moment first."""
-        usable = [each for each in reversed(stored.constants) if not (each.stale or each.traced)]
-        for constant in usable:
-            if _same_geometry(constant.live, tensor) and constant.unchanged():
-                return constant.node
-        for constant in usable:
-            if _covers(constant.live, tensor) and constant.unchanged():
-                view = self._view(constant, tensor, stored.memory, place)
-                if view is not None:
-                    return view
+        geometry = _geometry(tensor)
+        same = stored.latest.get(geometry)
+        if same is not None:
+            if same.unchanged():
+                return same.node
+            with torch.no_grad():
+                again = stored.earlier.get((geometry, bytes_digest(_on_cpu(tensor))))
+            if again is not None and again.digest is None:
+                stored.make_latest(again)
+                return again.node
+        for constant in stored.touching(tensor):
+            steps = view_steps(constant.live, tensor)
+            if steps is not None and constant.unchanged_in(tensor, steps):
+                return self._view(constant, tensor, stored.memory, place)
         return None
 
     def add_input(self, node: fx.Node, memory: int, tensor: torch.Tensor) -> None:
         """An input's memory: plain views of it, taken before it was declared, are views of the input."""
         live = plain(tensor)
         address = live.untyped_storage()._cdata
-        stored = self._storages.setdefault(address, _Storage(live.untyped_storage(), memory, made_inside=True))
-        stored.constants.append(Constant(node, live, live, None, None, 0, None, traced=True, is_input=True))
+        stored = self._storages.get(address)
+        if stored is None:
+            stored = self._storages[address] = _Storage(live.untyped_storage(), memory, made_inside=True)
+        stored.add(Constant(node, live, live, None, None, 0, None, traced=True, is_input=True))
         self.in_trace.add(address)
+
+    def about_to_write(self, address: int) -> None:
+        """A call may write this memory: what it holds is copied where it was kept by reference."""
+        stored = self._storages.get(address)
+        if stored is not None:
+            for constant in stored.references:
+                constant.take_copy()
+            stored.references.clear()
 
     def mark_written(self, address: int, tensor: torch.Tensor) -> None:
         """From now on this memory is part of the trace: a recorded call wrote it."""
@@ -184,16 +316,29 @@ class Constants:
         if stored is None:
             return
         stored.written = True
-        self.in_trace.add(address)
-        touching = [each for each in stored.constants if not each.stale and _touch(each.live, tensor)]
-        if any(each.traced for each in touching):
+        self.mark_owned(address, tensor)
+
+    def mark_owned(self, address: int, tensor: torch.Tensor) -> None:
+        """From now on what ``tensor`` sees is part of the trace, if it is memory of a constant."""
+        stored = self._storages.get(address)
+        if stored is None:
             return
+        if tensor.is_conj():
+            with torch.no_grad():
+                tensor = tensor.detach().conj()
+        touching = stored.touching(tensor)
+        if not touching or any(each.traced for each in touching):
+            return
+        self.in_trace.add(address)
         # The one that the call used: the same geometry first, then one that covers it, the latest of each.
-        target = next((each for each in reversed(touching) if _same_geometry(each.live, tensor)), None) or next(
-            (each for each in reversed(touching) if _covers(each.live, tensor)), None
+        target = next((each for each in touching if _same_geometry(each.live, tensor)), None) or next(
+            (each for each in touching if _covers(each.live, tensor)), None
         )
         for each in touching:
-            each.traced, each.stale = each is target, each is not target
+            if each is target:
+                each.traced = True
+            else:
+                stored.reach.discard(each)
 
     def sees_trace(self, things: tuple[Any, ...]) -> bool:
         """Whether a plain tensor among ``things``, at any depth, lies in a storage that the trace owns.
@@ -213,7 +358,10 @@ class Constants:
     def made_inside(self, tensor: torch.Tensor) -> None:
         """A plain tensor came into being while the node was open: its memory does not outlive the node."""
         if _has_memory(tensor):
-            self._made[tensor.untyped_storage()._cdata] = weakref.ref(tensor)
+            address = tensor.untyped_storage()._cdata
+            # A view of it may be gone sooner than what it is a view of.
+            if not self._is_made_inside(address):
+                self._made[address] = weakref.ref(tensor)
 
     def _is_made_inside(self, address: int) -> bool:
         # An address is given out again when its tensor is gone, so only one that lives counts.
@@ -267,15 +415,17 @@ class Constants:
             result[name] = constant.digest
         return result
 
-    def _add(self, stored: _Storage, tensor: torch.Tensor, place: Place) -> Constant:
+    def _add(self, stored: _Storage, tensor: torch.Tensor, place: Place) -> fx.Node:
         name, owner = self._qualified_name(tensor, stored)
         base = owner if owner is not None and _covers(owner, tensor) else self._base(tensor)
+        if base is not tensor and view_steps(base, tensor) is None:
+            base = tensor  # not expressible as a view of its base: store what was used, as it is
         live = plain(base)
         size = live.numel() * live.element_size()
-        by_reference = size > REFERENCE_LIMIT_BYTES
-        snapshot = live if by_reference else live.clone(memory_format=torch.contiguous_format)
+        by_reference = size > REFERENCE_LIMIT_BYTES and live.device.type == "cpu"
+        snapshot = live if by_reference else _packed(live)
         inline = None
-        if size <= _INLINE_LIMIT_BYTES and live.is_contiguous():
+        if size <= _INLINE_LIMIT_BYTES and live.is_contiguous() and live.device.type == "cpu":
             inline = ctypes.string_at(live.data_ptr(), size) if size else b""
         node = self._recorder.constant(
             name or ANONYMOUS, place, memory=stored.memory, dtype=live.dtype, shape=live.shape
@@ -283,49 +433,44 @@ class Constants:
         constant = Constant(
             node, live, snapshot, inline, bytes_digest(live) if by_reference else None, _version(live), name
         )
-        stored.constants.append(constant)
+        stored.add(constant)
         if _same_geometry(live, tensor):
-            return constant
+            return node
         view = self._view(constant, tensor, stored.memory, place)
-        if view is None:
-            # Not expressible as a view of its base: store what was used, as it is.
-            return self._add_as_is(stored, tensor, name, place)
-        return Constant(view, plain(tensor), snapshot, None, None, 0, name)
-
-    def _add_as_is(self, stored: _Storage, tensor: torch.Tensor, name: str | None, place: Place) -> Constant:
-        live = plain(tensor)
-        node = self._recorder.constant(
-            name or ANONYMOUS, place, memory=stored.memory, dtype=live.dtype, shape=live.shape
-        )
-        constant = Constant(
-            node, live, live.clone(memory_format=torch.contiguous_format), None, None, _version(live), name
-        )
-        stored.constants.append(constant)
-        return constant
+        assert view is not None
+        return view
 
     def _detached_copy(self, tensor: torch.Tensor, place: Place) -> tuple[fx.Node, int, int]:
-        """Memory of another device or of a lazy conjugate: copied at each use, shared with nothing."""
+        """A lazy negation (``x.conj().imag``), which no file holds: copied at each use, shared with nothing."""
         with no_hooks(), torch.no_grad():
-            copy = tensor.detach().resolve_conj().resolve_neg().to("cpu", copy=True)
+            copy = tensor.detach().resolve_neg().to("cpu", copy=True)
         stored = _Storage(copy.untyped_storage(), self._recorder.new_memory(), made_inside=True)
         self._storages[copy.untyped_storage()._cdata] = stored
-        return self._add(stored, copy, place).node, stored.memory, copy.untyped_storage()._cdata
+        return self._add(stored, copy, place), stored.memory, copy.untyped_storage()._cdata
 
     def _base(self, tensor: torch.Tensor) -> torch.Tensor:
         """The tensor whose view this is, where that is not much larger; else the tensor itself."""
         base = tensor._base
-        if base is None or base.numel() > 16 * max(tensor.numel(), 64) or not _covers(base, tensor):
+        if base is None or base.is_conj() or base.is_neg() or not _covers(base, tensor):
             return tensor
+        if base.numel() > 16 * max(tensor.numel(), 64):
+            return tensor  # read for a small part only; a write widens it when more of it is used
         return base
 
     def _view(self, constant: Constant, tensor: torch.Tensor, memory: int, place: Place) -> fx.Node | None:
         """Emit ``tensor`` as a view of a constant of the same storage; None where it is none."""
-        step = view_step(constant.live, tensor)
-        if step is None:
-            return None
-        target, args = step
-        info = OpInfo(place, memory, (), tensor.dtype, tuple(tensor.shape))
-        return self._recorder.call("call_function", target, target.__name__, (constant.node, *args), {}, info)
+        steps = view_steps(constant.live, tensor)
+        return None if steps is None else self._view_nodes(constant.node, steps, tensor, memory, place)
+
+    def _view_nodes(
+        self, node: fx.Node, steps: tuple[Step, ...], tensor: torch.Tensor, memory: int, place: Place
+    ) -> fx.Node:
+        for index, (target, args) in enumerate(steps):
+            last = index == len(steps) - 1
+            form = (tensor.dtype, tuple(tensor.shape)) if last else (None, None)
+            info = OpInfo(place, memory, (), *form)
+            node = self._recorder.call("call_function", target, target.__name__, (node, *args), {}, info)
+        return node
 
     def _refuse_kinds(self, tensor: torch.Tensor, place: Place) -> None:
         kind, advice = "", ""
@@ -349,13 +494,19 @@ class Constants:
             return None, None
         address = stored.keeper._cdata
         known = self._module_names.get(id(module))
-        if known is None or address not in known[1]:
+        if known is None or (address not in known[1] and self._worth_searching(len(known[1]))):
+            # Names may have been given since the last look.
             known = (module, _tensors_by_storage(module))
             self._module_names[id(module)] = known
+            self._searched += len(known[1])
         found = known[1].get(address)
         if found is None or not _covers(found[1], tensor):
             return None, None
         return found
+
+    def _worth_searching(self, names: int) -> bool:
+        """Whether one more look at all names leaves their number below that of what was recorded, or is cheap."""
+        return self._searched + names <= 2048 + len(self._recorder.info)
 
 
 def _tensors_by_storage(module: torch.nn.Module) -> dict[int, tuple[str, torch.Tensor]]:
@@ -403,14 +554,42 @@ def _version(tensor: torch.Tensor) -> int:
     return 0 if tensor.is_inference() else int(tensor._version)
 
 
+def _on_cpu(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor if tensor.device.type == "cpu" else tensor.detach().cpu()
+
+
+def _packed(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy on the CPU with standard strides."""
+    with no_hooks(), torch.no_grad():
+        return tensor.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)
+
+
+def _memory_between(tensor: torch.Tensor, low: int, high: int) -> torch.Tensor | None:
+    """Memory of a tensor's storage as a dense tensor: itself or its base where that is it, else a row of elements."""
+    for each in (tensor, tensor._base):
+        if each is None or each.dtype != tensor.dtype or each.is_conj() or each.is_neg():
+            continue
+        if each.is_contiguous() and byte_range(each) == (low, high):
+            return plain(each)
+    size = tensor.element_size()
+    first = tensor.data_ptr() - tensor.storage_offset() * size
+    if (low - first) % size or (high - low) % size:
+        return None
+    with no_hooks(), torch.no_grad():
+        row = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+        return row.set_(tensor.untyped_storage(), (low - first) // size, ((high - low) // size,), (1,))
+
+
+def _geometry(tensor: torch.Tensor) -> Geometry:
+    """Equal for tensors that see the same elements in the same order."""
+    shape = tuple(tensor.shape)
+    strides = tuple(stride for size, stride in zip(shape, tensor.stride(), strict=True) if size != 1)
+    return tensor.data_ptr(), tensor.dtype, shape, strides if tensor.numel() else ()
+
+
 def _same_geometry(first: torch.Tensor, second: torch.Tensor) -> bool:
     with no_hooks():
-        return (
-            first.data_ptr() == second.data_ptr()
-            and first.dtype == second.dtype
-            and first.shape == second.shape
-            and (first.stride() == second.stride() or first.numel() <= 1)
-        )
+        return _geometry(first) == _geometry(second)
 
 
 def byte_range(tensor: torch.Tensor) -> tuple[int, int]:
@@ -423,30 +602,22 @@ def byte_range(tensor: torch.Tensor) -> tuple[int, int]:
         return start, start + (last + 1) * tensor.element_size()
 
 
-def _touch(first: torch.Tensor, second: torch.Tensor) -> bool:
-    (low, high), (start, stop) = byte_range(first), byte_range(second)
-    return low < stop and start < high
-
-
 def _covers(base: torch.Tensor, view: torch.Tensor) -> bool:
-    if base.dtype != view.dtype:
-        return False
     (low, high), (first, last) = byte_range(base), byte_range(view)
     return low <= first and last <= high
 
 
-Step = tuple[Any, tuple[Any, ...]]
+def view_steps(base: torch.Tensor, view: torch.Tensor) -> tuple[Step, ...] | None:
+    """The calls that turn ``base`` into ``view``: permutations, slices along one axis, strides over dense memory.
 
-
-def view_step(base: torch.Tensor, view: torch.Tensor) -> Step | None:
-    """The call that turns ``base`` into ``view``: a permutation, a slice along one axis, or strides over its memory.
-
-    Both lie in one storage and have one dtype; None when ``view`` reaches outside ``base`` or differs in no way.
-    Indices count elements of a packed copy of ``base``, which is what a recording stores.
+    Both lie in one storage; None when ``view`` reaches outside ``base`` or sees it in no such way. Indices count
+    elements of a packed copy of ``base``, which is what a recording stores.
     """
     if not _covers(base, view) or not view.numel():
         return None
-    with no_hooks():
+    with no_hooks(), torch.no_grad():
+        if base.dtype != view.dtype:
+            return _steps_between_kinds(base.detach(), view.detach())
         offset = (view.data_ptr() - base.data_ptr()) // base.element_size()
         base_layout = list(zip(base.shape, base.stride(), strict=True))
         view_layout = list(zip(view.shape, view.stride(), strict=True))
@@ -454,11 +625,36 @@ def view_step(base: torch.Tensor, view: torch.Tensor) -> Step | None:
             order: list[int] = []
             for pair in view_layout:
                 order.append(next(i for i, other in enumerate(base_layout) if other == pair and i not in order))
-            return torch.permute, (tuple(order),)
+            return ((torch.permute, (tuple(order),)),)
         sliced = _one_slice(base, view, offset)
-        if sliced is None and base.is_contiguous():
-            return torch.as_strided, (tuple(view.shape), tuple(view.stride()), offset)
-        return sliced
+        if sliced is not None:
+            return (sliced,)
+        # The packed copy of another base lies in another order.
+        strided = (torch.as_strided, (tuple(view.shape), tuple(view.stride()), offset))
+        return (strided,) if base.is_contiguous() else None
+
+
+def _steps_between_kinds(base: torch.Tensor, view: torch.Tensor) -> tuple[Step, ...] | None:
+    """Real parts of complex memory, and complex numbers made of pairs of real ones."""
+    if base.is_complex() and torch.view_as_real(base).dtype == view.dtype:
+        parts = torch.view_as_real(base)
+        if _same_geometry(parts, view):
+            return ((torch.view_as_real, ()),)
+        steps = view_steps(parts, view)
+        return None if steps is None else ((torch.view_as_real, ()), *steps)
+    if view.is_complex() and torch.view_as_real(view).dtype == base.dtype:
+        pairs = torch.view_as_real(view)
+        if _same_geometry(base, pairs):
+            return ((torch.view_as_complex, ()),)
+        steps = view_steps(base, pairs)
+        return None if steps is None else (*steps, (torch.view_as_complex, ()))
+    return None
+
+
+def _taken(tensor: torch.Tensor, steps: tuple[Step, ...]) -> torch.Tensor:
+    for target, args in steps:
+        tensor = target(tensor, *args)
+    return tensor
 
 
 def _one_slice(base: torch.Tensor, view: torch.Tensor, offset: int) -> Step | None:

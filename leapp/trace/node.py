@@ -74,6 +74,10 @@ class Recording:
         self.graph: NodeGraph | None = None
         self.sample: Sample | None = None
         self._inputs: dict[str, _Input] = {}
+        self._port_of: dict[int, str] = {}
+        """id of an input's tensor -> its port."""
+        self._memory_at: dict[int, int] = {}
+        """Storage address of an input -> its memory number."""
         self.drew_random = False
         """A draw is part of the recording: its sample cannot be replayed."""
         self._drawn_by_name = False
@@ -132,9 +136,9 @@ class Recording:
                 node=self.name, port=leaf.port, kind=f"{kind.__module__}.{kind.__qualname__}",
                 why="a class with behaviour of its own would lose it in the export",
             )  # fmt: skip
-        for other in self._inputs.values():
-            if other.tensor is leaf.tensor:
-                raise SharedInputError(node=self.name, first=other.port, second=leaf.port)
+        twin = self._port_of.get(id(leaf.tensor))
+        if twin is not None:
+            raise SharedInputError(node=self.name, first=twin, second=leaf.port)
         value = value_of(leaf.tensor)
         if value is not None and value.recording is not None and value.recording.open:
             raise ForeignValueError(owner=value.recording.name, user=self.name, where=self.where(place))
@@ -153,7 +157,7 @@ class Recording:
                 self.wires[leaf.port] = origin
         with no_hooks():
             address = tensor.untyped_storage()._cdata
-        memory = self._input_memory(address)
+        memory = self._memory_at.get(address) or self.recorder.new_memory()
         variation = self.session.options.variation
         if variation is not None and origin is None:
             variation.vary_input(self.name, leaf.port, self.entry, tensor)
@@ -161,14 +165,9 @@ class Recording:
         self.constants.add_input(node, memory, tensor)
         copy = _copy(tensor)
         self._inputs[leaf.port] = _Input(leaf.port, tensor, copy, memory, place)
+        self._port_of[id(tensor)] = leaf.port
+        self._memory_at[address] = memory
         mark(tensor, Value(self, node, memory, address, origin), self.session)
-
-    def _input_memory(self, address: int) -> int:
-        for other in self._inputs.values():
-            value = value_of(other.tensor)
-            if value is not None and value.storage == address:
-                return other.memory
-        return self.recorder.new_memory()
 
     # --- closing --------------------------------------------------------------------------------------------------
 
@@ -218,6 +217,8 @@ class Recording:
     def _output_node(self, leaf: Leaf, place: Place) -> Any:
         value = value_of(leaf.tensor)
         if value is None:
+            if self.constants.sees_trace((leaf.tensor,)):  # a plain view of a buffer that a recorded call wrote
+                return self.constants.use(leaf.tensor, place)[0]
             kind = type(leaf.tensor)
             raise OutputNotTracedError(
                 node=self.name, port=leaf.port, kind=f"{kind.__module__}.{kind.__qualname__}", where=self.where(place)
@@ -228,23 +229,24 @@ class Recording:
 
     def _check_inputs_unwritten(self) -> None:
         written = {memory for info in self.recorder.info.values() for memory in info.written}
-        inputs = list(self._inputs.values())
-        for index, item in enumerate(inputs):
-            if item.memory not in written:
-                if not same_bytes(plain(item.tensor).cpu(), item.before):
-                    raise InputWrittenError(node=self.name, port=item.port)
-                continue
-            for other in inputs[index + 1 :]:
-                if other.memory == item.memory and _overlap(item.tensor, other.tensor):
-                    raise SharedInputError(node=self.name, first=item.port, second=other.port)
+        shared: dict[int, list[_Input]] = {}
+        for item in self._inputs.values():
+            if item.memory in written:
+                shared.setdefault(item.memory, []).append(item)
+            elif not same_bytes(plain(item.tensor).cpu(), item.before):
+                raise InputWrittenError(node=self.name, port=item.port)
+        for inputs in shared.values():
+            twins = _first_overlap(inputs)
+            if twins is not None:
+                raise SharedInputError(node=self.name, first=twins[0].port, second=twins[1].port)
 
     def _check_hidden_state(self) -> None:
         for constant in self.constants.written_from_outside():
             if old_content_is_read(self.recorder, constant.node):
                 written = {self.recorder.info[constant.node].memory}
-                place = next(info.place for info in self.recorder.info.values() if written & set(info.written))
-                assert place is not None
-                self.session.escapes.hidden_state(self.name, place)
+                places = [info.place for info in self.recorder.info.values() if written & set(info.written)]
+                if places and places[0] is not None:  # else no output sees a write
+                    self.session.escapes.hidden_state(self.name, places[0])
 
     def _sources(self) -> dict[str, SourceLine]:
         root = self.session.root
@@ -298,9 +300,20 @@ def _copy(tensor: torch.Tensor) -> torch.Tensor:
         return plain(tensor).to("cpu", copy=True, memory_format=torch.contiguous_format)
 
 
-def _overlap(first: torch.Tensor, second: torch.Tensor) -> bool:
-    (low, high), (start, stop) = byte_range(first), byte_range(second)
-    return low < stop and start < high
+def _first_overlap(inputs: list[_Input]) -> tuple[_Input, _Input] | None:
+    """Two inputs that share memory, in the order of their declaration; None when no two do."""
+    in_memory = sorted(enumerate(inputs), key=lambda each: byte_range(each[1].tensor))
+    furthest: tuple[int, int, _Input] | None = None
+    for index, item in in_memory:
+        start, end = byte_range(item.tensor)
+        if start == end:
+            continue
+        if furthest is not None and start < furthest[0]:
+            first, second = sorted((furthest[1:], (index, item)), key=lambda each: each[0])
+            return first[1], second[1]
+        if furthest is None or end > furthest[0]:
+            furthest = end, index, item
+    return None
 
 
 @dataclass

@@ -58,6 +58,8 @@ class Recorder:
         self.order: dict[fx.Node, int] = {}
         """Place of every node that was ever recorded, erased ones counted; filled by ``finish``."""
         self._memories = NO_MEMORY
+        self._inputs: dict[str, None] = {}
+        self._last_input: fx.Node | None = None
         # Bound once: two attribute look-ups per recorded op are measurable.
         self._create = self.graph.create_node
 
@@ -68,14 +70,12 @@ class Recorder:
 
     def placeholder(self, port: str, *, memory: int, dtype: Any, shape: Any) -> fx.Node:
         """Append an input; all inputs come before the first call, wherever they are declared."""
-        first = next((node for node in self.graph.nodes if node.op != "placeholder"), None)
-        taken = {str(node.target) for node in self.graph.nodes if node.op == "placeholder"}
-        target = free_name(identifier(port), taken)
-        if first is None:
+        target = free_name(identifier(port), self._inputs)
+        self._inputs[target] = None
+        last = self._last_input
+        with self.graph.inserting_before(None) if last is None else self.graph.inserting_after(last):
             node = self._create("placeholder", target, (), {}, target)
-        else:
-            with self.graph.inserting_before(first):
-                node = self._create("placeholder", target, (), {}, target)
+        self._last_input = node
         self.info[node] = OpInfo(None, memory, (), dtype, tuple(shape))
         return node
 

@@ -86,6 +86,7 @@ class Call:
 
     __slots__ = (
         "args",
+        "constants",
         "dynamic",
         "graph_args",
         "graph_kwargs",
@@ -109,6 +110,8 @@ class Call:
         """(storage address, memory number) of each tensor argument."""
         self.tensors: list[torch.Tensor] = []
         """The tensor arguments themselves, in the same order."""
+        self.constants: list[int] | None = None
+        """Storage addresses of the arguments that are plain tensors."""
         self.dynamic = False
         """Whether the shape of an argument, or of the result, follows the data."""
         argument = self.argument
@@ -150,6 +153,7 @@ class Call:
             node, memory, address = self.recording.constants.use(thing, self.place)
         self.memories.append((address, memory))
         self.tensors.append(thing)
+        self.constants = [*(self.constants or ()), address]
         return node
 
     def _rare(self, thing: Any, kind: type) -> Any:
@@ -190,10 +194,13 @@ class Call:
         except RuntimeError:
             return [-1 if each.is_inference() else each._version for each in self.tensors]
 
-    def memory_of(self, address: int) -> int:
+    def memory_of(self, address: int, result: torch.Tensor) -> int:
         """The memory number of a result that lies at ``address``: that of the argument it aliases, or a new one."""
         for known, memory in self.memories:
             if known == address:
+                if self.constants and address in self.constants:
+                    # A traced view of a constant: what is written there from now on is seen through it.
+                    self.recording.constants.mark_owned(address, result)
                 return memory
         return self.recording.recorder.new_memory()
 
@@ -285,6 +292,9 @@ def first_value(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Value | None:
 def _record(func: Any, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any], recording: Recording) -> Any:
     call = Call(row, args, kwargs, recording, caller(3))
     state = recording.random_state() if row.random else None
+    if call.constants and _may_write(row, kwargs):
+        for address in call.constants:
+            recording.constants.about_to_write(address)
     with _no_subclass():
         before = call.versions()
         result = run(func, row, args, kwargs) if row.own_class else func(*args, **kwargs)
@@ -311,7 +321,7 @@ def _write_down(call: Call, result: Any, written: tuple[int, ...]) -> Any:
                 advice="Stay with dense tensors.",
             )  # fmt: skip
         address = result.untyped_storage()._cdata
-        memory = call.memory_of(address)
+        memory = call.memory_of(address, result)
         node = _append(call, OpInfo(call.place, memory, written, result.dtype, result.shape))
         result.__class__ = TracedTensor
         value = result._leapp = Value(recording, node, memory, address)
@@ -357,7 +367,7 @@ def _tensor_again(call: Call, result: torch.Tensor, written: tuple[int, ...]) ->
     with no_hooks():
         address = result.untyped_storage()._cdata
         dtype, shape = result.dtype, result.shape
-    memory = call.memory_of(address)
+    memory = call.memory_of(address, result)
     node = _append(call, OpInfo(call.place, memory, written, dtype, shape))
     new = Value(recording, node, memory, address, value.origin if value else None)
     new.buffer = value is None or value.buffer
@@ -432,7 +442,7 @@ def _wrap_items(call: Call, node: fx.Node, items: Any) -> None:
             with no_hooks():
                 address = item.untyped_storage()._cdata
                 dtype, shape = item.dtype, item.shape
-            memory = call.memory_of(address)
+            memory = call.memory_of(address, item)
             info = OpInfo(call.place, memory, (), dtype, shape)
             picked = recording.recorder.call("call_function", _getitem, "getitem", (node, index), {}, info)
             value = Value(recording, picked, memory, address)
@@ -506,6 +516,10 @@ def _special(func: Any, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any],
         recording.session.escapes.read(row.name, recording.name)
         return run(func, row, args, kwargs)
     if row.kind is Kind.REFUSE:
+        if row.name == "data" and _sees_the_same(*args):
+            # What is left of ``x.data += 1`` after the write that it is.
+            with _no_subclass():
+                return func(*args, **kwargs)
         raise UnrecordableOpError(
             node=recording.name, op=f"torch.Tensor.{row.name}", where=recording.where(caller()), why=row.why,
             advice="Compute a new tensor instead of changing this one.",
@@ -518,6 +532,12 @@ def _special(func: Any, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any],
         return func(*args, **kwargs)
 
 
+def _sees_the_same(first: Any, second: Any) -> bool:
+    """Whether two tensors lie in the same memory in the same way."""
+    with no_hooks():
+        return isinstance(second, torch.Tensor) and first.is_set_to(second) and first.dtype == second.dtype
+
+
 def _crossing(func: Any, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any], recording: Recording) -> Any:
     """``torch.tensor(x)`` and friends: a copy or a cast of a traced tensor, or a stack of traced scalars."""
     call = Call(row, args, kwargs, recording, caller())
@@ -527,7 +547,7 @@ def _crossing(func: Any, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any]
         if result is data or not isinstance(result, torch.Tensor):
             return result
         address = result.untyped_storage()._cdata
-    memory = call.memory_of(address)
+    memory = call.memory_of(address, result)
     info = OpInfo(call.place, memory, (), result.dtype, result.shape)
     node = _copied(call, data, info) if isinstance(data, torch.Tensor) else _stacked(call, data, info)
     mark(result, Value(recording, node, memory, address), recording.session)

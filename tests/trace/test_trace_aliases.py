@@ -66,15 +66,81 @@ def test_views_of_an_input_taken_before_it_was_declared(make_session):
     assert fresh.tolist() == [1.0, 2.0, 3.0, 4.0]
 
 
-def test_memory_that_reaches_beyond_what_the_trace_knows(record):
-    def function(a):
-        base = torch.zeros(4000)
-        small, larger = base[:4], base[2:8]
-        small.add_(a)
-        return larger.sum() + a
+def row_of_a_ring(a):
+    ring = torch.zeros(500, 4)
+    ring[3:4].add_(a)
+    row = ring[7]
+    row.copy_(a * 2)
+    ring[8] = 5.0
+    return ring[::2].sum(0) + ring.sum(0)
 
+
+def rows_taken_before(a):
+    rows = torch.arange(4000.0).reshape(1000, 4).unbind()
+    rows[5].mul_(a)
+    seen = rows[5] + rows[6]
+    rows[6].copy_(a)
+    return rows[5] + seen, rows[6]._base[16:28].sum(0)
+
+
+def memory_that_reaches_beyond_what_was_written(a):
+    base = torch.zeros(4000)
+    small, larger = base[:4], base[2:8]
+    small.add_(a)
+    larger.mul_(2)
+    return larger.sum() + a, small + base[:4] + base[100:104]
+
+
+def columns(a):
+    table = torch.ones(4, 500)
+    first, last = table[:, 0], table[:, -1]
+    first.copy_(a)
+    last.add_(a)
+    return first + last, table.sum(1)
+
+
+def conjugate(a):
+    buffer = torch.tensor([1 + 2j, 3j, 4.0, 5 - 1j])
+    buffer.conj().add_(a * 1j)
+    return torch.view_as_real(buffer.resolve_conj())
+
+
+def plainly_through_a_traced_view(a):
+    buffer = torch.ones(4)
+    view = buffer.expand_as(a)
+    buffer.add_(1)
+    return view * a
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        row_of_a_ring,
+        rows_taken_before,
+        memory_that_reaches_beyond_what_was_written,
+        columns,
+        conjugate,
+        plainly_through_a_traced_view,
+    ],
+)
+def test_parts_of_a_buffer_and_the_whole(record, function):
+    recorded = record(function, torch.randn(4))
+    fresh = torch.randn(4)
+    for _ in range(2):
+        found, expected = recorded(fresh), function(fresh.clone())
+        for one, other in zip(
+            *((each if isinstance(each, tuple) else (each,)) for each in (found, expected)), strict=True
+        ):
+            assert torch.equal(one, other)
+
+
+def test_memory_that_reaches_beyond_what_an_input_is(make_session):
+    session = make_session()
+    base = torch.zeros(8)
+    x = base[:4]
+    session.input_tensors("n", {"x": x})
     with pytest.raises(errors.UnrecordableOpError, match="shares memory with a recorded write"):
-        record(function, torch.randn(4))
+        x + base[2:6]
 
 
 @pytest.mark.parametrize(

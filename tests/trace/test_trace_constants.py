@@ -1,5 +1,6 @@
 """Constants: one storage at one moment."""
 
+import time
 import warnings
 
 import numpy as np
@@ -163,7 +164,7 @@ def test_views_of_one_storage(record, name):
 
 
 def test_random_views_are_expressed_exactly():
-    """view_step finds a call that gives the view from a packed copy of its base, or says that there is none."""
+    """view_steps finds calls that give the view from a packed copy of its base, or says that there are none."""
     rng = np.random.default_rng(0)
     found = 0
     for _ in range(500):
@@ -184,9 +185,107 @@ def test_random_views_are_expressed_exactly():
                 view = view.narrow(axis, start, int(rng.integers(1, view.shape[axis] - start + 1)))
             elif view.dim():
                 view = view[..., ::2]
-        step = constants.view_step(base, view)
-        if step is not None:
+        steps = constants.view_steps(base, view)
+        if steps is not None:
             found += 1
-            target, args = step
-            assert torch.equal(target(base.clone(memory_format=torch.contiguous_format), *args), view)
+            packed = base.clone(memory_format=torch.contiguous_format)
+            for target, args in steps:
+                packed = target(packed, *args)
+            assert torch.equal(packed, view)
     assert found > 300
+
+
+@pytest.mark.parametrize(
+    "view", [lambda t: t.real[1:], lambda t: t.imag, torch.view_as_real, lambda t: t.t().imag[:, 1]]
+)
+def test_real_parts_of_complex_memory_are_views_of_it(record, view):
+    def function(a):
+        table = torch.complex(torch.arange(4.0).reshape(2, 2), torch.ones(2, 2))
+        view(table).mul_(a)
+        return torch.view_as_real(table + 0), view(table) + a
+
+    recorded = record(function, torch.tensor(2.0))
+    fresh = torch.tensor(-3.0)
+    for got, expected in zip(recorded(fresh), function(fresh), strict=True):
+        assert torch.equal(got, expected)
+    assert len(recorded.graph.constants) == 1
+
+
+class Wide(torch.nn.Module):
+    """Many parameters, and tensors without a name."""
+
+    def __init__(self, count):
+        super().__init__()
+        self.layers = torch.nn.ParameterList(torch.ones(1) for _ in range(count))
+        self.bare = [torch.full((1,), float(i)) for i in range(count)]
+
+    def forward(self, x):
+        for each in self.bare:
+            x = x + each
+        return x
+
+
+def counted(count):
+    step = torch.zeros(2)
+
+    def function(a):
+        for _ in range(count):
+            step.add_(1)
+            a = a + step
+        return a
+
+    return function
+
+
+def flipped(count):
+    switch = torch.zeros(2)
+
+    def function(a):
+        for index in range(count):
+            switch.fill_(index % 2)
+            a = a + switch
+        return a
+
+    return function
+
+
+def rows_read(count):
+    table = torch.arange(1.0 * count * 64).reshape(count, 64)
+
+    def function(a):
+        for index in range(count):
+            a = a + table[index, :2]
+        return a
+
+    return function
+
+
+def rows_written(count):
+    table = torch.zeros(count, 64)
+
+    def function(a):
+        table[:] = 0
+        for row in table.unbind():
+            row[:2].copy_(a)
+        return table.sum(0)
+
+    return function
+
+
+@pytest.mark.parametrize("make", [counted, flipped, rows_read, rows_written, Wide])
+def test_many_uses_cost_as_much_each_as_few(record, make):
+    """Not a measure of speed: a search through all that went before would be twenty times as slow."""
+
+    def seconds(count):
+        function = make(count)
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore", errors.HiddenStateWarning)
+            start = time.process_time()
+            recorded = record(function, torch.zeros(2))
+            spent = time.process_time() - start
+        return spent, recorded
+
+    few = min(seconds(100)[0] for _ in range(3))
+    many, recorded = seconds(2000)
+    assert many < 20 * few * 4 + 0.2
+    assert len(recorded.graph.constants) <= 2001
