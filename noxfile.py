@@ -93,6 +93,13 @@ def walks(session: nox.Session) -> None:
 
 
 @_session
+def programs(session: nox.Session) -> None:
+    """Record and judge 10,000 random programs, and export some. Arguments: how many, --exported N, --seed N."""
+    _install(session)
+    _python(session, "tests/property/walk_programs.py", *session.posargs, env={"OMP_NUM_THREADS": "1"})
+
+
+@_session
 def lint(session: nox.Session) -> None:
     """Check style, format and types. Arguments: those of `ruff check`, such as --fix."""
     _install(session)
