@@ -159,7 +159,7 @@ def _same_world(traced: dict[str, Any], untraced: dict[str, Any]) -> None:
             raise WrongError(f"{name} is {found} while it was traced")
 
 
-# --- formats ------------------------------------------------------------------------------------------------------------
+# --- formats ----------------------------------------------------------------------------------------------------------
 
 
 def merged(verdicts: Sequence[Verdict]) -> tuple[NodeGraph, dict[str, torch.Tensor], dict[str, torch.Tensor]]:
