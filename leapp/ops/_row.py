@@ -52,3 +52,5 @@ class Row:
     random: bool = False
     own_class: bool = False
     why: str = ""
+    advice: str = ""
+    """What to do instead of a call that is refused."""

@@ -47,6 +47,16 @@ def swapped(*args: Any, **kwargs: Any) -> Args:
     return (second, first, *rest), kwargs
 
 
+def condition_first(*args: Any, **kwargs: Any) -> Args:
+    """``x.where(condition, y)`` -> ``torch.where(condition, x, y)``."""
+    first, *rest = args
+    if rest:
+        condition, *rest = rest
+    else:
+        condition = kwargs.pop("condition")
+    return (condition, first, *rest), kwargs
+
+
 def cast_to(dtype: torch.dtype) -> Rule:
     """``x.bool()`` -> ``x.to(torch.bool)``; a memory format goes with it."""
 
@@ -91,7 +101,15 @@ def device_free(*args: Any, **kwargs: Any) -> Args:
         keywords["copy"] = True
     if keywords.get("dtype", ...) is None:
         del keywords["dtype"]
+    if not kept and not keywords:
+        return moved(first)
     return (first, *kept), keywords
+
+
+def moved(*args: Any, **kwargs: Any) -> Args:
+    """``x.cuda()`` -> ``x.to(x)``: a copy to another device changes no value."""
+    del kwargs
+    return (args[0], args[0]), {}
 
 
 def without_defaults(function: Any) -> Rule | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 import sys
 from types import FunctionType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import torch
 
@@ -143,7 +143,7 @@ _METHODS: Final[dict[str, Row]] = {
     "cdouble": _method("to", rule=rules.cast_to(torch.complex128)),
     "type": _method("to", rule=rules.cast),
     "to": _method("to", rule=rules.device_free),
-    "cpu": _method("to", rule=rules.device_free),
+    **{name: _method("to", rule=rules.moved) for name in ("cpu", "cuda", "ipu", "mtia", "xpu")},
     **{name: _function(getattr(torch, name), rule=rules.packed) for name in ("flip", "permute", "tile", "reshape")},
     **{
         name: _function(
@@ -152,6 +152,8 @@ _METHODS: Final[dict[str, Row]] = {
         )
         for name in ("sum", "mean", "amax", "amin", "nansum", "nanmean", "count_nonzero")
     },
+    "where": _function(torch.where, rule=rules.condition_first),
+    "polygamma": _function(torch.polygamma, rule=rules.swapped),
     # No public function of these names takes a tensor.
     **{name: _method(name) for name in ("view", "expand", "repeat", "unfold", "contiguous", "type_as", "unflatten")},
 }
@@ -208,8 +210,51 @@ SELECTS: Final = frozenset(
 STATISTICS: Final = frozenset(("batch_norm", "instance_norm", "native_batch_norm"))
 """Calls that write running statistics without telling torch's version counters."""
 
-_GRADIENTS: Final = "gradients are not part of a recording"
-_REFUSED: Final[dict[Any, str]] = {torch.autograd.grad: _GRADIENTS, torch.autograd.backward: _GRADIENTS}
+
+class _Refused(NamedTuple):
+    names: str
+    why: str
+    advice: str
+
+
+REFUSED: Final = (
+    _Refused(
+        "torch.autograd.grad torch.autograd.backward",
+        "gradients are not part of a recording",
+        "Write the derivative with tensor operations, or compute it outside the node.",
+    ),
+    _Refused(
+        "Tensor.set_ Tensor.swap_tensors Tensor.module_load",
+        "it replaces memory behind the trace",
+        "Use the other tensor itself, or copy its values with Tensor.copy_.",
+    ),
+    _Refused(
+        "Tensor.resize_ Tensor.resize_as_ Tensor.resize Tensor.resize_as",
+        "it changes how much memory a tensor has, and what the new part holds is not defined",
+        "Use torch.nn.functional.pad, torch.cat or a slice.",
+    ),
+    _Refused(
+        "Tensor.to_sparse Tensor.to_sparse_coo Tensor.to_sparse_csr Tensor.to_sparse_csc Tensor.to_sparse_bsr "
+        "Tensor.to_sparse_bsc Tensor.sparse_mask Tensor.to_mkldnn",
+        "it gives a tensor that is not dense, which no model file holds",
+        "Stay with dense tensors; multiply with a mask instead of selecting.",
+    ),
+    _Refused(
+        "torch.quantize_per_tensor torch.quantize_per_channel torch.quantize_per_tensor_dynamic "
+        "torch.fbgemm_pack_gemm_matrix_fp16 torch.fbgemm_linear_quantize_weight torch.fbgemm_pack_quantized_matrix",
+        "it gives a quantised or packed tensor, which no recording holds",
+        "Use torch.fake_quantize_per_tensor_affine, or quantise the exported model.",
+    ),
+    _Refused(
+        "Tensor.apply_ Tensor.map_ Tensor.map2_",
+        "it calls a Python function for every element",
+        "Write the function with tensor operations.",
+    ),
+)
+"""Calls on a traced tensor that are an error; the walk over all functions shows that each is one."""
+
+_REFUSED: Final = {name: each for each in REFUSED for name in each.names.split()}
+
 
 _ROWS: dict[Any, Row] = {}
 
@@ -224,9 +269,12 @@ def row_of(function: Any) -> Row:
 
 def _derive(function: Any) -> Row:
     name = getattr(function, "__name__", type(function).__name__)
-    why = _REFUSED.get(function) or _unnameable(function)
+    why = _unnameable(function)
     if why:
-        return Row(Kind.REFUSE, name, why=why)
+        return Row(Kind.REFUSE, name, why=why, advice="Call a public function.")
+    refused = _REFUSED.get(_listed_name(function, name))
+    if refused is not None:
+        return Row(Kind.REFUSE, _listed_name(function, name), why=refused.why, advice=refused.advice)
     if name in ("__get__", "__set__", "__delete__"):
         return _property_row(function, name)
     if name in METADATA:
@@ -247,6 +295,12 @@ def _derive(function: Any) -> Row:
     )
 
 
+def _listed_name(function: Any, name: str) -> str:
+    if _is_tensor_method(function):
+        return f"Tensor.{name}"
+    return f"{getattr(function, '__module__', None) or 'torch'}.{name}"  # built-in functions of torch have no module
+
+
 def _unnameable(function: Any) -> str:
     """Why generated code cannot call a function; empty when it can, by the module it lives in."""
     if isinstance(function, torch._C.ScriptMethod | torch._C.ScriptFunction):
@@ -264,7 +318,12 @@ def _property_row(wrapper: Any, access: str) -> Row:
     if access != "__get__":
         if name in ("requires_grad", "grad", "names", "_grad", "_backward_hooks"):
             return Row(Kind.METADATA, name)
-        return Row(Kind.REFUSE, name, why=f"assigning to .{name} replaces memory behind the trace")
+        return Row(
+            Kind.REFUSE,
+            f"assigning to Tensor.{name}",
+            why="it replaces memory behind the trace",
+            advice="Compute a new tensor, or write its elements: x[...] = value.",
+        )
     return _PROPERTIES.get(name) or Row(Kind.METADATA, name)
 
 
@@ -274,8 +333,6 @@ def _method_row(function: Any, name: str) -> Row:
     listed = _OPERATORS.get(name) or _METHODS.get(name)
     if listed is not None:
         return listed
-    if name in ("set_", "resize_", "resize_as_", "resize", "resize_as", "swap_tensors", "module_load"):
-        return Row(Kind.REFUSE, name, why="it replaces a tensor's memory")
     public = None if name.endswith("_") else getattr(torch, name, None)
     if callable(public) and not isinstance(public, type):
         rule = rules.without_defaults(function) if isinstance(function, FunctionType) else rules.numpy_keywords

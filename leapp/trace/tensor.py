@@ -521,8 +521,7 @@ def _special(func: Any, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any],
             with _no_subclass():
                 return func(*args, **kwargs)
         raise UnrecordableOpError(
-            node=recording.name, op=f"torch.Tensor.{row.name}", where=recording.where(caller()), why=row.why,
-            advice="Compute a new tensor instead of changing this one.",
+            node=recording.name, op=row.name, where=recording.where(caller()), why=row.why, advice=row.advice,
         )  # fmt: skip
     if row.kind is Kind.CROSSING:
         return _crossing(func, row, args, kwargs, recording)
