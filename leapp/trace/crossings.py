@@ -1,51 +1,79 @@
 """Entry points that no hook sees, wrapped while a session is open.
 
-The wrapper is one per process, however many sessions there are, and is taken out with the last of them.
+The wrappers are one per process, however many sessions there are, and are taken out with the last of them.
 """
 
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from leapp.errors import UnrecordableOpError
+from leapp.trace import scripted
 from leapp.trace.source import caller
 from leapp.trace.tensor import first_value
 
-_ScriptFunction: Any = torch._C.ScriptFunction
-_open_sessions = 0
-_original: Any = None
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from leapp.trace.node import Recording
+    from leapp.trace.session import Session
+
+_SCRIPTED: tuple[Any, ...] = (torch._C.ScriptFunction, torch._C.ScriptMethod)
+"""Everything scripted or traced is called through one of these: modules call their ``forward``, a method."""
+
+_sessions: list[Session] = []
+_originals: dict[Any, Any] = {}
+_programs: dict[Any, scripted.Program] = {}
 
 
-def begin() -> None:
+def begin(session: Session) -> None:
     """Wrap the entry points, unless another session did."""
-    global _open_sessions, _original  # noqa: PLW0603 - patches are as global as what they patch
-    if _open_sessions == 0:
-        _original = _ScriptFunction.__call__
-        _ScriptFunction.__call__ = functools.wraps(_original)(_called)
-    _open_sessions += 1
+    if not _sessions:
+        for each in _SCRIPTED:
+            _originals[each] = each.__call__
+            each.__call__ = functools.wraps(each.__call__)(_calling(each.__call__))
+    _sessions.append(session)
 
 
-def end() -> None:
+def end(session: Session) -> None:
     """Put the entry points back when the last session ends."""
-    global _open_sessions  # noqa: PLW0603 - as above
-    _open_sessions -= 1
-    if _open_sessions == 0:
-        _ScriptFunction.__call__ = _original
+    _sessions.remove(session)
+    if not _sessions:
+        for each, original in _originals.items():
+            each.__call__ = original
+        _programs.clear()
 
 
-def _called(function: Any, *args: Any, **kwargs: Any) -> Any:
-    """A scripted function runs outside Python, so what it does to a traced value cannot be recorded."""
+def _open_recording(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Recording | None:
+    """The recording that must see a call: that of a traced argument, or the open one of this thread."""
     value = first_value(args, kwargs)
-    recording = value.recording if value is not None else None
-    if recording is not None and recording.open:
-        raise UnrecordableOpError(
-            node=recording.name,
-            op=f"the scripted function {function.name!r}",
-            where=recording.where(caller()),
-            why="TorchScript runs outside Python and is not traced through",
-            advice="Call the Python function that it was made from.",
-        )
-    return _original(function, *args, **kwargs)
+    if value is not None and value.recording is not None and value.recording.open:
+        return value.recording
+    return next((found for each in _sessions if (found := each.open_in_this_thread()) is not None), None)
+
+
+def _calling(original: Any) -> Callable[..., Any]:
+    """Scripted code runs outside Python, where no hook sees it: inside a node it is walked instead."""
+
+    def called(callee: Any, *args: Any, **kwargs: Any) -> Any:
+        recording = _open_recording(args, kwargs)
+        if recording is None or torch._C._is_tracing():
+            return original(callee, *args, **kwargs)
+        try:
+            return scripted.called(recording, _programs, callee, args, kwargs)
+        except scripted.NoMatchError:
+            # TorchScript refuses the same arguments, in its own words.
+            with torch._C.DisableTorchFunctionSubclass():
+                original(callee, *args, **kwargs)
+            raise UnrecordableOpError(
+                node=recording.name,
+                op=f"the scripted function {callee.name!r}",
+                where=recording.where(caller()),
+                why="its arguments have no form that LEAPP knows",
+                advice="Pass tensors, numbers, strings and plain containers of them.",
+            ) from None
+
+    return called

@@ -152,12 +152,19 @@ class EscapePolicy:
             self.notes.append(note)
 
 
+SCRIPTED_GUARD: Final = "scripted_guard"
+"""Local variable of a frame that stands for a line of scripted code: what its graph says, as no syntax tree does."""
+
+
 def is_guard(frame: FrameType) -> bool:
     """Whether the truth value that ``frame`` is asking for only decides if something is raised.
 
     ``assert`` is one, and an ``if`` without ``else`` whose body does nothing but raise. The running instruction's own
     position finds the statement: libraries that find the running expression know calls and operators, not jumps.
     """
+    told = frame.f_locals.get(SCRIPTED_GUARD)
+    if told is not None:
+        return bool(told)
     found = _deciding(frame.f_code, frame.f_lasti)
     return isinstance(found, ast.Assert) or (
         isinstance(found, ast.If) and not found.orelse and _only_raises(found.body)

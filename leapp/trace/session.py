@@ -83,7 +83,7 @@ class Session:
         self._references: list[weakref.ref[torch.Tensor]] = []
         self._compact_at = _COMPACT_AT
         self.modules = ModuleWatch(options.variation.weights if options.variation is not None else None)
-        crossings.begin()
+        crossings.begin(self)
         if options.watch_modules or options.variation is not None:
             self.modules.begin()
 
@@ -264,7 +264,7 @@ class Session:
         self.active = False
         self._collector.end()
         self.modules.end()
-        crossings.end()
+        crossings.end(self)
         for reference in self._references:
             tensor = reference()
             if tensor is not None:

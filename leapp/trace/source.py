@@ -29,7 +29,7 @@ _SITE_FOLDERS: Final = tuple(
 
 
 @lru_cache(maxsize=4096)
-def _is_machinery(filename: str) -> bool:
+def is_machinery(filename: str) -> bool:
     """Whether a file belongs to torch or to us, whose frames are never what the user wants to see."""
     if filename.startswith(_OWN_FOLDER):
         return True
@@ -51,7 +51,7 @@ def caller(depth: int = 1) -> Place:
     last = frame
     while frame is not None:
         last = frame
-        if not _is_machinery(frame.f_code.co_filename):
+        if not is_machinery(frame.f_code.co_filename):
             break
         frame = frame.f_back
     assert last is not None

@@ -167,13 +167,6 @@ def scripted(thing):
         return torch.jit.script(thing)
 
 
-@pytest.mark.parametrize("thing", [doubled, torch.nn.Linear(4, 4)], ids=["function", "module"])
-def test_scripted_code_is_refused_by_name(record, thing):
-    made = scripted(thing)
-    with pytest.raises(errors.UnrecordableOpError, match="doubled|TorchScript|cannot be called by its name"):
-        record(lambda a: made(a), torch.randn(4))
-
-
 def test_scripted_functions_are_as_before_when_the_session_ends(make_session):
     before = torch._C.ScriptFunction.__call__
     sessions = [make_session(), make_session()]
