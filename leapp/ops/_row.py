@@ -28,6 +28,8 @@ class Kind(Enum):
     """The value leaves the trace; see ``leapp.trace.escapes``."""
     CROSSING = auto()
     """A conversion that keeps the trace (``torch.tensor(x)``, ``torch.as_tensor(x)``)."""
+    OPERATOR = auto()
+    """A call of ``torch.ops``: made as the public function that it stands for."""
     REFUSE = auto()
     """Cannot be recorded; ``why`` says so."""
 

@@ -177,6 +177,26 @@ def _einsum(equation: str, tensors: Sequence[Any], *, path: Any = None) -> Publi
     return torch.einsum, (equation, *tensors), {}
 
 
+@_rule("sym_size")
+def _size(self: Any, dim: Any = None) -> PublicCall:
+    return _Tensor.size, (self,) if dim is None else (self, dim), {}
+
+
+@_rule("sym_stride")
+def _stride(self: Any, dim: Any = None) -> PublicCall:
+    return _Tensor.stride, (self,) if dim is None else (self, dim), {}
+
+
+@_rule("sym_numel")
+def _numel(self: Any) -> PublicCall:
+    return _Tensor.numel, (self,), {}
+
+
+@_rule("_local_scalar_dense")
+def _item(self: Any) -> PublicCall:
+    return _Tensor.item, (self,), {}
+
+
 # --- layers --------------------------------------------------------------------------------------------------------
 
 
@@ -418,6 +438,44 @@ def public_function(name: str) -> Any:
     if variable is not None and not name.startswith("_"):
         return variable  # torch.stft and the like are Python functions of another signature
     return getattr(torch.Tensor, name, None) if not name.startswith("_") else variable
+
+
+def overload_of(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The overload that a call of ``torch.ops.aten.add`` or of one of its overloads means."""
+    if isinstance(function, torch._ops.OpOverload):
+        return function
+    name = _C._jit_resolve_packet(function._qualified_op_name, *args, **kwargs)
+    return getattr(function, name or "default")
+
+
+def bound(schema: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any] | None:
+    """One value per argument of a schema, in order; None where the call does not fit, which torch itself explains."""
+    rest = dict(kwargs)
+    values = list(args)
+    for argument in schema.arguments[len(args) :]:
+        if argument.name in rest:
+            values.append(rest.pop(argument.name))
+        elif argument.has_default_value():
+            values.append(argument.default_value)
+        else:
+            return None
+    return None if rest or len(values) != len(schema.arguments) else values
+
+
+def made_in_python(overload: Any) -> bool:
+    """Whether an operator's implementation is Python code that someone registered."""
+    name = overload.name().partition("::")[2].partition(".")[0]
+    overloaded = overload.name().partition("::")[2]
+    return any(
+        f"{overload.namespace}/{each}/{key}" in torch.library._impls
+        for each in {name, overloaded}
+        for key in ("CPU", "CompositeImplicitAutograd", "CompositeExplicitAutograd")
+    )
+
+
+def run_python_kernel(overload: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call the implementation itself, below the dispatcher's own hooks, so that it meets ours."""
+    return overload.redispatch(_C.DispatchKeySet(_C.DispatchKey.CPU), *args, **kwargs)
 
 
 def operator_of(namespace: str, name: str, overload: str) -> Any:

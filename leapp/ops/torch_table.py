@@ -253,6 +253,8 @@ REFUSED: Final = (
 )
 """Calls on a traced tensor that are an error; the walk over all functions shows that each is one."""
 
+OPERATOR_CLASSES: Final = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
+
 _REFUSED: Final = {name: each for each in REFUSED for name in each.names.split()}
 
 
@@ -269,6 +271,9 @@ def row_of(function: Any) -> Row:
 
 def _derive(function: Any) -> Row:
     name = getattr(function, "__name__", type(function).__name__)
+    if isinstance(function, OPERATOR_CLASSES):
+        base = name.partition(".")[0]
+        return Row(Kind.OPERATOR, base, target=function, random=base in MAY_DRAW)
     why = _unnameable(function)
     if why:
         return Row(Kind.REFUSE, name, why=why, advice="Call a public function.")
@@ -304,7 +309,7 @@ def _listed_name(function: Any, name: str) -> str:
 def _unnameable(function: Any) -> str:
     """Why generated code cannot call a function; empty when it can, by the module it lives in."""
     if isinstance(function, torch._C.ScriptMethod | torch._C.ScriptFunction):
-        return "TorchScript runs outside Python and is not traced through; call the Python code that it was made from"
+        return "TorchScript runs outside Python, and this call came to it by a way that is not traced through"
     if not isinstance(function, FunctionType) or _is_tensor_method(function):
         return ""
     named = getattr(sys.modules.get(function.__module__), function.__name__, None)

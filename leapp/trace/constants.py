@@ -517,7 +517,7 @@ def _tensors_by_storage(module: torch.nn.Module) -> dict[int, tuple[str, torch.T
     ):
         if tensor.layout is torch.strided and tensor.device.type != "meta":
             with no_hooks():
-                named.setdefault(tensor.untyped_storage()._cdata, (name, tensor))
+                named.setdefault(tensor.untyped_storage()._cdata, (name.replace("_orig_mod.", ""), tensor))
     return named
 
 
@@ -538,6 +538,9 @@ def outermost_module() -> torch.nn.Module | None:
         if code.co_name in _MODULE_CALLS and code.co_filename == module_file:
             found = current.f_locals.get("self")
         current = current.f_back
+    # A compiled module is the original under a wrapper.
+    if found is not None and type(found).__name__ == "OptimizedModule":
+        found = found._orig_mod
     return found if isinstance(found, torch.nn.Module) else None
 
 

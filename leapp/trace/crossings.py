@@ -6,6 +6,7 @@ The wrappers are one per process, however many sessions there are, and are taken
 from __future__ import annotations
 
 import functools
+import sys
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -32,6 +33,7 @@ _programs: dict[Any, scripted.Program] = {}
 def begin(session: Session) -> None:
     """Wrap the entry points, unless another session did."""
     if not _sessions:
+        _wrap_compile()
         for each in _SCRIPTED:
             _originals[each] = each.__call__
             each.__call__ = functools.wraps(each.__call__)(_calling(each.__call__))
@@ -45,6 +47,56 @@ def end(session: Session) -> None:
         for each, original in _originals.items():
             each.__call__ = original
         _programs.clear()
+        torch.compile = _compile
+        _run_compiled()
+
+
+# --- compiled code -------------------------------------------------------------------------------------------------
+
+_compile: Any = torch.compile
+_nodes_open = 0
+_stance: list[Any] = []
+"""What torch.compile was told before a node opened; empty while nothing was changed."""
+
+
+def node_opened() -> None:
+    """Compiled callables run as the original while a node is open: a compiler would see our tensors, not the user's."""
+    global _nodes_open  # noqa: PLW0603 - as global as what it counts
+    _nodes_open += 1
+    _run_as_original()
+
+
+def node_closed() -> None:
+    """Compiled callables run as they did before."""
+    global _nodes_open  # noqa: PLW0603 - as above
+    _nodes_open -= 1
+    if not _nodes_open:
+        _run_compiled()
+
+
+def _run_compiled() -> None:
+    if _stance:
+        sys.modules["torch._dynamo.eval_frame"]._set_stance(_stance.pop())
+
+
+def _run_as_original() -> None:
+    # Loaded by the first torch.compile of a process, and slow to load.
+    frames: Any = sys.modules.get("torch._dynamo.eval_frame")
+    if frames is not None and _nodes_open and not _stance:
+        _stance.append(frames._set_stance(frames.DynamoStance("force_eager")))
+
+
+def _wrap_compile() -> None:
+    global _compile  # noqa: PLW0603 - as above
+    _compile = torch.compile
+    torch.compile = functools.wraps(_compile)(_compiled)
+
+
+def _compiled(*args: Any, **kwargs: Any) -> Any:
+    """``torch.compile``, of which a node that is already open must hear."""
+    result = _compile(*args, **kwargs)
+    _run_as_original()
+    return result
 
 
 def _open_recording(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Recording | None:

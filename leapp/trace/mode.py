@@ -62,6 +62,10 @@ class NodeMode(TorchFunctionMode):
             recording.drew_by_name()
         return result
 
+    def is_active(self) -> bool:
+        """Whether calls in this thread come here."""
+        return self in _get_current_function_mode_stack()  # type: ignore[no-untyped-call]
+
     def activate(self) -> None:
         """Become the innermost mode of this thread."""
         _push_mode(self)  # type: ignore[no-untyped-call]

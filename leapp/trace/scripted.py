@@ -484,7 +484,7 @@ class Walk:
             if special is not None:
                 return special(self, step, values, line, program)
             if values and (type(values[0]) is list or type(values[0]) is dict):
-                found = self._container(step, values)
+                found = self._container(step, values, line, program)
                 if found is not None:
                     return found
             return self._operator(step, values, line, program)
@@ -545,7 +545,13 @@ class Walk:
 
     # --- containers -------------------------------------------------------------------------------------------------
 
-    def _container(self, step: _Step, values: list[Any]) -> Sequence[Any] | None:
+    def _container(self, step: _Step, values: list[Any], line: Line, program: Program) -> Sequence[Any] | None:
+        if step.kind in _COMPARES_ITEMS:
+            if _traced(values):
+                raise self._refusal(step, line, "it compares traced values to decide")
+            if step.kind != "aten::remove":
+                with _no_hooks():
+                    return self._native(step, values, line, program)
         table = _LISTS if type(values[0]) is list else _DICTS
         action = table.get(step.kind)
         if action is None:
@@ -894,6 +900,7 @@ _LISTS: Final[dict[str, Callable[..., Any]]] = {
     "aten::insert": _returning(list.insert),
     "aten::clear": _returning(list.clear),
     "aten::reverse": _returning(list.reverse),
+    "aten::remove": _returning(list.remove),
     "aten::sort": _returning(_sorted_in_place),
     "aten::pop": list.pop,
     "aten::Delete": _delete,
@@ -930,7 +937,10 @@ _DICTS: Final[dict[str, Callable[..., Any]]] = {
     "aten::len": len,
 }
 
+_COMPARES_ITEMS: Final = frozenset("aten::index aten::count aten::remove aten::eq aten::ne".split())
+"""Calls on lists that look at every item; on a dict's keys none does."""
+
 _CHANGES_CONTAINER: Final = frozenset(
-    "aten::append aten::extend aten::insert aten::clear aten::reverse aten::pop aten::Delete aten::_set_item "
-    "aten::add_ aten::mul_ aten::setdefault aten::update aten::popitem aten::sort".split()
+    "aten::append aten::extend aten::insert aten::remove aten::clear aten::reverse aten::sort aten::pop aten::Delete "
+    "aten::_set_item aten::add_ aten::mul_ aten::setdefault aten::update aten::popitem".split()
 )

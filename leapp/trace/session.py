@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import warnings
 import weakref
@@ -33,7 +34,7 @@ from leapp.trace.tensor import mark, unmark
 from leapp.trace.variation import ModuleWatch
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from leapp.trace.variation import Variation
 
@@ -103,6 +104,19 @@ class Session:
         """The innermost node that is being recorded in this thread."""
         stack = self._open.get(threading.get_ident())
         return stack[-1] if stack else None
+
+    @contextlib.contextmanager
+    def hooked(self) -> Iterator[None]:
+        """Our mode active again, for code of the user's that runs inside a call which it has just handed on."""
+        mode = self._modes.get(threading.get_ident())
+        if mode is None or mode.is_active():
+            yield
+            return
+        mode.activate()
+        try:
+            yield
+        finally:
+            mode.remove()
 
     def _progress(self) -> int:
         recording = self.open_in_this_thread()
@@ -203,6 +217,7 @@ class Session:
         if not stack:
             mode = self._modes[thread] = NodeMode(self)
             mode.activate()
+            crossings.node_opened()
         stack.append(recording)
         self._collector.begin()
 
@@ -219,6 +234,7 @@ class Session:
             mode = self._modes.pop(recording.thread, None)
             if mode is not None:
                 mode.remove()
+                crossings.node_closed()
         if not any(self._open.values()):
             self._collector.end()
 

@@ -15,8 +15,9 @@ import numpy as np
 import torch
 
 from leapp.errors import UnrecordableOpError, WrongThreadError
+from leapp.ops import aten
 from leapp.ops._row import Kind, Row
-from leapp.ops.torch_table import LENGTHS, SELECTS, STATISTICS, row_of
+from leapp.ops.torch_table import LENGTHS, MAY_DRAW, SELECTS, STATISTICS, row_of
 from leapp.trace._lineage import Value, plain_class, register_wrapper
 from leapp.trace.constants import no_hooks, same_bytes
 from leapp.trace.recorder import NO_MEMORY, OpInfo
@@ -525,10 +526,38 @@ def _special(func: Any, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any],
         )  # fmt: skip
     if row.kind is Kind.CROSSING:
         return _crossing(func, row, args, kwargs, recording)
+    if row.kind is Kind.OPERATOR:
+        return _operator(func, args, kwargs, recording)
     if first_value(args[1:], kwargs) is not None:  # x.new_tensor(y): a factory that was given traced data
         recording.session.escapes.untraced(row.name, recording.name)
     with _no_subclass():
         return func(*args, **kwargs)
+
+
+def _operator(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], recording: Recording) -> Any:
+    """A call of ``torch.ops``: of the public function it stands for, of its Python code, or recorded as it is."""
+    with no_hooks():
+        overload = aten.overload_of(func, args, kwargs)
+    values = aten.bound(overload._schema, args, kwargs)
+    if values is None:
+        with _no_subclass():
+            return func(*args, **kwargs)  # torch says what is wrong with the arguments
+    if aten.made_in_python(overload):
+        with recording.session.hooked():
+            return aten.run_python_kernel(overload, args, kwargs)
+    name = overload.name().partition("::")[2].partition(".")[0]
+    public, given, keywords = aten.public_call(overload.namespace, name, overload._schema, values)
+    if not isinstance(public, torch._ops.OpOverload):
+        with recording.session.hooked():
+            return public(*given, **keywords)
+    written = [index for index, each in enumerate(overload._schema.arguments) if each.is_write]
+    if written not in ([], [0]):
+        raise UnrecordableOpError(
+            node=recording.name, op=f"torch.ops.{overload}", where=recording.where(caller()),
+            why="it writes arguments other than its first", advice="Write the operation with public torch functions.",
+        )  # fmt: skip
+    plain_row = Row(Kind.RECORD, name, target=overload, writes=bool(written), random=name in MAY_DRAW)
+    return _record(overload, plain_row, args, kwargs, recording)
 
 
 def _sees_the_same(first: Any, second: Any) -> bool:

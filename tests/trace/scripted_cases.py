@@ -385,3 +385,54 @@ class Vision(nn.Module):
 
 
 MODULES = [Outer, Gru, Attention, Vision]
+
+
+# Those below are called by name.
+
+
+def branch(x: Tensor) -> Tensor:
+    if bool(x.sum() > 0):
+        return x * 2
+    return x * 3
+
+
+def endless(x: Tensor) -> Tensor:
+    while bool(x.sum() < 10):
+        x = x + 1
+    return x
+
+
+def escapes(x: Tensor) -> Tensor:
+    return x * float(x.sum())
+
+
+def raising(x: Tensor) -> Tensor:
+    if x.shape[0] == 3:
+        raise ValueError("three rows")
+    if x.shape[0] == 4:
+        return torch.cat([x, x[:, 0]])
+    return x.select(0, 7)
+
+
+class Stateful(nn.Module):
+    seen: List[int]
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("count", torch.zeros(()))
+        self.seen = []
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.count += 1
+        self.seen.append(x.shape[1])
+        return x * 2
+
+
+def structured(x: Tensor, items: List[Tensor], names: Dict[str, Tensor], scale: float) -> Pose:
+    items.append(x)
+    return Pose(x + items[0] + names["one"], scale)
+
+
+def unknown(x: Tensor) -> Tensor:
+    parts = [x, x]
+    return x * parts.index(x)
