@@ -8,6 +8,12 @@ from leapp import errors
 aten = torch.ops.aten
 
 
+@pytest.fixture(autouse=True)
+def distributions_check_their_arguments(monkeypatch):
+    """The first ``torch.compile`` of a process switches the checks off for good, also for the tests that follow."""
+    monkeypatch.setattr(torch.distributions.Distribution, "_validate_args", True)
+
+
 def fresh(seed):
     return torch.randn(2, 3, generator=torch.Generator().manual_seed(seed)) * 2
 
