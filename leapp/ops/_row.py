@@ -12,7 +12,10 @@ Rule = Callable[..., tuple[tuple[Any, ...], dict[str, Any]]]
 
 
 Expansion = Callable[..., Any]
-"""Takes ``emit(target, *args, **kwargs)``, the call's graph arguments and its eager arguments; gives the last node."""
+"""Takes ``emit(target, *args, **kwargs)``, the call's graph arguments and its eager arguments; gives the last node.
+
+``emit(..., shape=)`` says the shape of a value that has another one than the call's result. With a ``rule``, the graph
+arguments are the positional ones that the rule gives."""
 
 
 class Kind(Enum):
@@ -40,6 +43,7 @@ class Row:
 
     ``op`` and ``target`` are those of the FX node; ``rule`` rewrites graph arguments; ``expand`` appends several nodes
     where the call has no public function of its own; ``writes`` says that the call writes its first argument;
+    ``rebinds`` that it only changes how its first argument sees its memory, and is recorded as the view it leaves;
     ``random`` that it may draw from a generator; ``own_class`` that it looks at
     a tensor's class and attributes, and must find the user's.
     """
@@ -51,6 +55,7 @@ class Row:
     rule: Rule | None = None
     expand: Expansion | None = None
     writes: bool = False
+    rebinds: bool = False
     random: bool = False
     own_class: bool = False
     why: str = ""

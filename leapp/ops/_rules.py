@@ -57,6 +57,11 @@ def condition_first(*args: Any, **kwargs: Any) -> Args:
     return (condition, first, *rest), kwargs
 
 
+def strided(input: Any, size: Any, stride: Any, storage_offset: Any = None) -> Args:
+    """``torch.as_strided`` with positional arguments."""
+    return (input, size, stride, storage_offset), {}
+
+
 def cast_to(dtype: torch.dtype) -> Rule:
     """``x.bool()`` -> ``x.to(torch.bool)``; a memory format goes with it."""
 

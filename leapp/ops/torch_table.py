@@ -45,14 +45,26 @@ def _cloned(emit: Any, args: tuple[Any, ...], eager: tuple[Any, ...]) -> Any:
     return emit(torch.clone, args[0])
 
 
-def _part_assigned(part: Any) -> Any:
-    """``x.real = y`` writes into a view of ``x``."""
+def _strided(emit: Any, args: tuple[Any, ...], eager: tuple[Any, ...]) -> Any:
+    """The offset counts from the start of a storage, and where in its storage a value lies is no part of a recording.
 
-    def expand(emit: Any, args: tuple[Any, ...], eager: tuple[Any, ...]) -> Any:
-        del eager
-        return emit(operator.setitem, emit(part, args[0]), Ellipsis, args[1])
-
-    return expand
+    Recorded is how many elements of the tensor itself are skipped, where it is dense and all that is seen is its own.
+    """
+    source, size, stride, asked = args
+    tensor = eager[0]
+    dense = tuple(sorted(range(tensor.dim()), key=tensor.stride, reverse=True))
+    if not tensor.is_contiguous() and tensor.permute(dense).is_contiguous():
+        tensor = tensor.permute(dense)
+        source = emit(torch.permute, source, dense, shape=tuple(tensor.shape))
+    count, start = tensor.numel(), tensor.storage_offset()
+    skipped = 0 if asked is None else asked - start
+    reach = skipped + 1 + sum((length - 1) * step for length, step in zip(size, stride, strict=True))
+    if not tensor.is_contiguous() or skipped < 0 or reach > count:
+        return emit(torch.as_strided, source, size, stride, asked)
+    if skipped:
+        row = emit(torch.reshape, source, (-1,), shape=(count,))
+        source = emit(torch.narrow, row, 0, skipped, count - skipped, shape=(count - skipped,))
+    return emit(torch.as_strided, source, size, stride)
 
 
 def _reversed(emit: Any, args: tuple[Any, ...], eager: tuple[Any, ...]) -> Any:
@@ -154,6 +166,12 @@ _METHODS: Final[dict[str, Row]] = {
     },
     "where": _function(torch.where, rule=rules.condition_first),
     "polygamma": _function(torch.polygamma, rule=rules.swapped),
+    "as_strided": Row(Kind.RECORD, "as_strided", expand=_strided, rule=rules.strided),
+    # The other objects over the same memory keep their form.
+    **{
+        f"{name}_": _function(getattr(torch, name), writes=True, rebinds=True)
+        for name in ("unsqueeze", "squeeze", "t", "transpose", "swapaxes", "swapdims")
+    },
     # No public function of these names takes a tensor.
     **{name: _method(name) for name in ("view", "expand", "repeat", "unfold", "contiguous", "type_as", "unflatten")},
 }
@@ -290,6 +308,8 @@ def _derive(function: Any) -> Row:
         return _method_row(function, name)
     if name in _CROSSINGS:
         return Row(Kind.CROSSING, name)
+    if function is torch.as_strided:
+        return _METHODS["as_strided"]
     return Row(
         Kind.RECORD,
         name,
@@ -318,8 +338,6 @@ def _unnameable(function: Any) -> str:
 
 def _property_row(wrapper: Any, access: str) -> Row:
     name = getattr(wrapper.__self__, "__name__", "")
-    if access == "__set__" and name in ("real", "imag"):
-        return Row(Kind.RECORD, name, expand=_part_assigned(getattr(torch, name)), writes=True)
     if access != "__get__":
         if name in ("requires_grad", "grad", "names", "_grad", "_backward_hooks"):
             return Row(Kind.METADATA, name)

@@ -632,9 +632,13 @@ def view_steps(base: torch.Tensor, view: torch.Tensor) -> tuple[Step, ...] | Non
         sliced = _one_slice(base, view, offset)
         if sliced is not None:
             return (sliced,)
-        # The packed copy of another base lies in another order.
+        if not base.is_contiguous():
+            return None  # its packed copy lies in another order
+        if view.is_contiguous():
+            part = (torch.narrow, (0, offset, view.numel()))
+            return ((torch.reshape, ((-1,),)), part, (torch.reshape, (tuple(view.shape),)))
         strided = (torch.as_strided, (tuple(view.shape), tuple(view.stride()), offset))
-        return (strided,) if base.is_contiguous() else None
+        return (strided,)
 
 
 def _steps_between_kinds(base: torch.Tensor, view: torch.Tensor) -> tuple[Step, ...] | None:

@@ -49,6 +49,8 @@ class Sample:
 class _Input:
     port: str
     tensor: torch.Tensor
+    live: torch.Tensor
+    """Its memory as it was declared; the object itself may become another view, by ``t_()``."""
     before: torch.Tensor
     """Its content when it was declared."""
     memory: int
@@ -164,7 +166,7 @@ class Recording:
         node = self.recorder.placeholder(leaf.port, memory=memory, dtype=tensor.dtype, shape=tensor.shape)
         self.constants.add_input(node, memory, tensor)
         copy = _copy(tensor)
-        self._inputs[leaf.port] = _Input(leaf.port, tensor, copy, memory, place)
+        self._inputs[leaf.port] = _Input(leaf.port, tensor, plain(tensor), copy, memory, place)
         self._port_of[id(tensor)] = leaf.port
         self._memory_at[address] = memory
         mark(tensor, Value(self, node, memory, address, origin), self.session)
@@ -233,7 +235,7 @@ class Recording:
         for item in self._inputs.values():
             if item.memory in written:
                 shared.setdefault(item.memory, []).append(item)
-            elif not same_bytes(plain(item.tensor).cpu(), item.before):
+            elif not same_bytes(item.live.cpu(), item.before):
                 raise InputWrittenError(node=self.name, port=item.port)
         for inputs in shared.values():
             twins = _first_overlap(inputs)
@@ -302,10 +304,10 @@ def _copy(tensor: torch.Tensor) -> torch.Tensor:
 
 def _first_overlap(inputs: list[_Input]) -> tuple[_Input, _Input] | None:
     """Two inputs that share memory, in the order of their declaration; None when no two do."""
-    in_memory = sorted(enumerate(inputs), key=lambda each: byte_range(each[1].tensor))
+    in_memory = sorted(enumerate(inputs), key=lambda each: byte_range(each[1].live))
     furthest: tuple[int, int, _Input] | None = None
     for index, item in in_memory:
-        start, end = byte_range(item.tensor)
+        start, end = byte_range(item.live)
         if start == end:
             continue
         if furthest is not None and start < furthest[0]:

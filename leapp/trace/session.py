@@ -22,7 +22,7 @@ from leapp.errors import (
     OutputBeforeInputError,
     UnusedInputWarning,
 )
-from leapp.trace import crossings
+from leapp.trace import constructors, crossings
 from leapp.trace._lineage import PortId, Value
 from leapp.trace._tree import Leaf, check_name, flatten
 from leapp.trace.constants import no_hooks, plain, same_bytes
@@ -85,6 +85,7 @@ class Session:
         self._compact_at = _COMPACT_AT
         self.modules = ModuleWatch(options.variation.weights if options.variation is not None else None)
         crossings.begin(self)
+        constructors.begin()
         if options.watch_modules or options.variation is not None:
             self.modules.begin()
 
@@ -281,6 +282,7 @@ class Session:
         self._collector.end()
         self.modules.end()
         crossings.end(self)
+        constructors.end()
         for reference in self._references:
             tensor = reference()
             if tensor is not None:

@@ -7,6 +7,7 @@ user's call runs first on the real tensors; what it returned is then written dow
 from __future__ import annotations
 
 import contextlib
+import copy
 from operator import getitem as _getitem
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, Final
@@ -43,6 +44,10 @@ class TracedTensor(torch.Tensor):
         """``type(x)(y)`` makes what it makes of an untraced ``x``; memory of the trace is known by where it lies."""
         return torch.Tensor(*args, **kwargs)
 
+    def __copy__(self) -> torch.Tensor:
+        """``copy.copy(x)`` is another object over the same memory."""
+        return _shallow_copy(self)
+
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run and record; the second way in, for calls that no active mode of ours saw."""
@@ -54,6 +59,10 @@ class TracedParameter(torch.nn.Parameter):
     """A parameter handed in as a port: still an instance of ``nn.Parameter``."""
 
     _leapp: Value | None = None
+
+    def __copy__(self) -> torch.Tensor:
+        """As for ``TracedTensor``."""
+        return _shallow_copy(self)
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -302,8 +311,24 @@ def _record(func: Any, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any], 
         after = call.versions()
     if state is not None:
         recording.note_random(row.name, state)
-    written = _written(call, before, after) if before != after or _may_write(row, kwargs) else ()
-    return _write_down(call, result, written)
+    if before == after and not _may_write(row, kwargs):
+        return _write_down(call, result, ())
+    if row.rebinds:
+        return _rebound(call, result)
+    return _write_down(call, result, _written(call, before, after))
+
+
+def _rebound(call: Call, result: torch.Tensor) -> torch.Tensor:
+    """``x.unsqueeze_(0)``: the object is another view of its memory from now on, and nothing was written."""
+    value: Value | None = getattr(result, "_leapp", None) if type(result) in TRACED else None
+    with no_hooks():
+        address = result.untyped_storage()._cdata
+        memory = call.memory_of(address, result)
+        node = _append(call, OpInfo(call.place, memory, (), result.dtype, result.shape))
+    new = Value(call.recording, node, memory, address, value.origin if value else None)
+    new.buffer = value is None or value.buffer
+    mark(result, new, call.recording.session)
+    return result
 
 
 def _write_down(call: Call, result: Any, written: tuple[int, ...]) -> Any:
@@ -385,9 +410,12 @@ def _append(call: Call, info: OpInfo) -> fx.Node:
     graph_args, graph_kwargs = call.graph_args, call.graph_kwargs
     if row.expand is not None:
 
-        def emit(target: Any, *emitted: Any, **keywords: Any) -> fx.Node:
-            return recorder.call("call_function", target, target.__name__, emitted, keywords, info)
+        def emit(target: Any, *emitted: Any, shape: Any = info.shape, **keywords: Any) -> fx.Node:
+            form = info if shape is info.shape else info._replace(shape=shape)
+            return recorder.call("call_function", target, target.__name__, emitted, keywords, form)
 
+        if row.rule is not None:
+            graph_args, _ = row.rule(*graph_args, **graph_kwargs)
         last: fx.Node = row.expand(emit, graph_args, call.args)
         return last
     if row.rule is not None:
@@ -408,6 +436,29 @@ def under_own_class(tensor: torch.Tensor) -> Iterator[None]:
     finally:
         tensor.__class__ = kind
         tensor._leapp = value  # type: ignore[attr-defined]
+
+
+def _shallow_copy(tensor: torch.Tensor) -> torch.Tensor:
+    with under_own_class(tensor):
+        result = copy.copy(tensor)
+    alias_of(tensor, result)
+    return result
+
+
+def alias_of(source: Any, result: torch.Tensor) -> None:
+    """Note that ``result``, made where no hook saw it, is another object over the memory of ``source``."""
+    value: Value | None = getattr(source, "_leapp", None) if type(source) in TRACED else None
+    recording = value.recording if value is not None else None
+    if value is None or recording is None or type(result) not in _TRACED_CLASS:
+        return
+    if not recording.open:
+        if value.origin is not None and recording.session.active:
+            mark(result, Value(recording, None, NO_MEMORY, 0, value.origin), recording.session)
+        return
+    with no_hooks():
+        info = OpInfo(caller(), value.memory, (), result.dtype, result.shape)
+    node = recording.recorder.call("call_function", torch.detach, "detach", (value.fx,), {}, info)
+    mark(result, Value(recording, node, value.memory, value.storage), recording.session)
 
 
 def run(func: Any, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -656,7 +707,9 @@ def unmark(tensor: torch.Tensor) -> None:
     """Give an object back its own class and take our attribute away."""
     kind = type(tensor)
     if kind is TracedTensor:
-        tensor.__class__ = torch.Tensor
+        # nn.Parameter(x) makes a marked tensor of a class that it does not know.
+        is_parameter = tensor.__dict__.pop("_is_param", False)
+        tensor.__class__ = torch.nn.Parameter if is_parameter else torch.Tensor
     elif kind is TracedParameter:
         tensor.__class__ = torch.nn.Parameter
     tensor.__dict__.pop("_leapp", None)

@@ -22,7 +22,7 @@ MAX_BYTES = 16384
 LARGEST = 2.0**20
 
 FLOATS = ("float32", "float32", "float32", "float64", "float16", "bfloat16")
-OTHERS = ("int64", "bool", "int32", "uint8", "complex64", "int8", "int16")
+OTHERS = ("int64", "bool", "int32", "uint8", "complex64", "complex64", "int8", "int16")
 SHAPES = ((3,), (2, 3), (4,), (3, 3), (), (2, 1, 3), (1,), (2, 2, 2), (4, 2), (0, 3), (6,), (5, 2))
 
 PRELUDE = """\
@@ -297,7 +297,8 @@ def view_of(drawing: Drawing, expression: str, depth: int) -> str:
     """An expression over ``expression`` that is a view of it, or of a view of it, and so on."""
     for _ in range(depth):
         value = drawing[expression]
-        step = drawing.of(VIEWS)(drawing, value)
+        maker = _complex if value.is_complex() and drawing.draw(st.booleans()) else drawing.of(VIEWS)
+        step = maker(drawing, value)
         if step is None:
             continue
         candidate = step.replace("@", expression)
@@ -826,6 +827,9 @@ def _augmented(drawing: Drawing) -> str | None:
     if operator in ("/=", "//=", "**=", "%=", "<<=", ">>="):
         other = "2"
     suffix = drawing.of(("", "", "", ".data", ".real", ".imag"))
+    if suffix in (".real", ".imag") and drawing.draw(st.booleans()):
+        part = value.real
+        return f"{name}{suffix} = torch.zeros({tuple(part.shape)}, dtype={part.dtype}) + {value_for(drawing, part)}"
     return f"{name}{suffix} {operator} {other}"
 
 
@@ -875,6 +879,7 @@ def _shape_in_place(drawing: Drawing) -> str | None:
             "@.transpose_(0, -1)",
             "@.squeeze_(0)",
             "@.swapaxes_(0, -1)",
+            "@.swapdims_(0, -1)",
             "@.detach_()",
         )
     )
@@ -912,6 +917,8 @@ def _copied(drawing: Drawing) -> str | None:
         "@.new_empty(@.shape).copy_(@)",
         "torch.empty(@.shape, dtype=@.dtype).copy_(@)",
         "@ + 0",
+        "torch.Tensor(@)",
+        "nn.Parameter(@)",
     )
     return f"{drawing.new_name()} = {drawing.of(forms).replace('@', name)}"
 

@@ -8,8 +8,17 @@ from leapp.graph.passes.contiguous_constants import contiguous_constants
 from leapp.graph.passes.copy_written import copy_written
 from leapp.graph.passes.device_free import device_free
 from leapp.graph.passes.fresh_outputs import fresh_outputs
+from leapp.graph.passes.indexed_writes import indexed_writes
+from leapp.graph.passes.written_by_copy import written_by_copy
 
 if TYPE_CHECKING:
     from leapp.graph._base import Pass
 
-EXPORT_PASSES: Final[tuple[Pass, ...]] = (device_free, contiguous_constants, copy_written, fresh_outputs)
+EXPORT_PASSES: Final[tuple[Pass, ...]] = (
+    device_free,
+    contiguous_constants,
+    written_by_copy,
+    copy_written,
+    indexed_writes,
+    fresh_outputs,
+)

@@ -40,7 +40,7 @@ def fresh_outputs(recording: NodeGraph) -> PassResult:
     owned: set[fx.Node] = set()
     fresh: list[Any] = []
     for value in values:
-        roots = _memory_of(value)
+        roots = memory_of(value)
         if any(root.op in ("placeholder", "get_attr") for root in roots) or roots & owned:
             with recording.graph.inserting_before(output):
                 clone = recording.graph.call_function(torch.clone, (value,))
@@ -56,7 +56,7 @@ def fresh_outputs(recording: NodeGraph) -> PassResult:
     return PassResult(replace(recording, specs=specs), changed=True)
 
 
-def _memory_of(value: Any) -> set[fx.Node]:
+def memory_of(value: Any) -> set[fx.Node]:
     """The nodes that made the memory a value may lie in; too many are harmless."""
     roots: set[fx.Node] = set()
     seen: set[fx.Node] = set()
@@ -66,14 +66,15 @@ def _memory_of(value: Any) -> set[fx.Node]:
         if not isinstance(node, fx.Node) or node in seen:
             continue
         seen.add(node)
-        if node.op in ("call_function", "call_method") and _may_alias(node):
+        if node.op in ("call_function", "call_method") and may_alias(node):
             pending.extend(node.all_input_nodes)
         else:
             roots.add(node)
     return roots
 
 
-def _may_alias(node: fx.Node) -> bool:
+def may_alias(node: fx.Node) -> bool:
+    """Whether a call may hand back an argument or a view of one."""
     if node.target in _TAKES_PART or node.kwargs.get("inplace") is True or "out" in node.kwargs:
         return bool(node.all_input_nodes)
     name = str(node.target) if node.op == "call_method" else str(getattr(node.target, "__name__", ""))
