@@ -60,6 +60,11 @@ PROGRAMS = {
     "expanded": of("v = a[:, :1] * 1", "w = v.expand(3, 4)", "v.add_(1)", "o = w * 1", outputs=["o"]),
     "out of another dtype": of("v = torch.zeros(3, 4, dtype=torch.float64)", "torch.add(a, 1, out=v)", "w = v + 1", outputs=["v", "w"]),
     "out of half": of("torch.abs(a, out=a)", outputs=["a", "a"], first="-torch.ones(3).half()", second="torch.ones(3).half() * -2"),
+    "a view that does not say so": of(
+        "v = a[0] * 1", "torch.atleast_2d(v)[0, 1:].neg_()", "w = a * 1", "torch.broadcast_tensors(w, v)[0].relu_()",
+        "x, y = torch.atleast_2d(v, w)", "x += 1", "z = F.dropout(w, training=False)", "z += 1", "u = v.type_as(w)",
+        "u *= 2", outputs=["v", "w"],
+    ),
     "reversed": of("v = reversed(a)", "v[0] = 1", outputs=["v"]),
     "a cast that must copy": of("v = a * 1", "w = v.to(v.dtype, copy=True)", "v.add_(1)", outputs=["v", "w"]),
     "copy.copy": of("v = a * 2", "w = copy.copy(v)", "w.add_(1)", "w.unsqueeze_(0)", "o = v + 1", outputs=["o", "w"]),

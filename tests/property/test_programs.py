@@ -143,7 +143,7 @@ HARD = (
 def test_what_makes_programs_hard_is_no_rare_luck():
     texts = []
 
-    @settings(always, max_examples=300, phases=[Phase.generate])
+    @settings(always, max_examples=500, phases=[Phase.generate])
     @given(programs())
     def run(program):
         texts.append("\n".join((*program.outside, *program.body)))
