@@ -542,6 +542,12 @@ def _written(call: Call, before: list[int], after: list[int]) -> tuple[int, ...]
     moved = {index for index, (old, new) in enumerate(zip(before, after, strict=True)) if old != new}
     moved |= {index for index, tensor in enumerate(call.tensors) if any(tensor is each for each in targets)}
     for index in moved:
+        if torch._debug_has_internal_overlap(call.tensors[index]) == 1:
+            raise UnrecordableOpError(
+                node=call.recording.name, op=call.row.name, where=call.recording.where(call.place),
+                why="it writes a tensor of which several elements lie in one place (x.expand()), and what is there "
+                "afterwards is not defined", advice="Write x itself, or a clone of the expanded tensor.",
+            )  # fmt: skip
         call.recording.constants.mark_written(call.memories[index][0], call.tensors[index])
     return tuple(sorted({call.memories[index][1] for index in moved}))
 

@@ -248,11 +248,10 @@ def export(verdicts: Sequence[Verdict], format: ExportFormat, folder: Path) -> d
     return refused
 
 
-def has_complex_ports(verdict: Verdict) -> bool:
-    """Whether an input or output is complex, which no ONNX runtime takes."""
+def computes_complex(verdict: Verdict) -> bool:
+    """Whether complex numbers occur anywhere; no ONNX runtime takes them."""
     assert verdict.graph is not None
-    spec = verdict.graph.spec
-    return any(port.spec.dtype.startswith("complex") for port in (*spec.inputs, *spec.outputs))
+    return any(spec.dtype.startswith("complex") for spec in verdict.graph.specs.values())
 
 
 def smaller(program: Program, is_wrong: Callable[[Program], bool]) -> Program:

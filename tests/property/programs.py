@@ -22,7 +22,7 @@ MAX_BYTES = 16384
 LARGEST = 2.0**20
 
 FLOATS = ("float32", "float32", "float32", "float64", "float16", "bfloat16")
-OTHERS = ("int64", "bool", "int32", "uint8", "complex64", "complex64", "int8", "int16")
+OTHERS = ("int64", "bool", "int32", "uint8", "complex64", "int8", "int16")
 SHAPES = ((3,), (2, 3), (4,), (3, 3), (), (2, 1, 3), (1,), (2, 2, 2), (4, 2), (0, 3), (6,), (5, 2))
 
 PRELUDE = """\

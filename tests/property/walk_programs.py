@@ -17,7 +17,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
-from judge import FORMATS, Verdict, WrongError, export, has_complex_ports, judge, smaller
+from judge import FORMATS, Verdict, WrongError, computes_complex, export, judge, smaller
 from programs import Program, programs
 
 from leapp._spec import ExportFormat
@@ -106,9 +106,9 @@ def _portion(number: int, size: int, counts: Counter[str], refusals: Counter[str
 def _exported(verdicts: list[Verdict], format: ExportFormat, folder: Path, found: Counter[tuple[str, str]]) -> None:
     groups = [verdicts[start : start + TOGETHER] for start in range(0, len(verdicts), TOGETHER)]
     if format is ExportFormat.ONNX:
-        real = [each for each in verdicts if not has_complex_ports(each)]
+        real = [each for each in verdicts if not computes_complex(each)]
         groups = [real[start : start + TOGETHER] for start in range(0, len(real), TOGETHER)]
-        groups += [[each] for each in verdicts if has_complex_ports(each)]
+        groups += [[each] for each in verdicts if computes_complex(each)]
     for group in groups:
         _group(group, format, folder, found)
 
