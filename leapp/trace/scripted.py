@@ -5,6 +5,10 @@ interpreted instead: tensor operators are called as the public functions they st
 numbers, strings and plain lists is left to TorchScript's own implementation (one operator at a time), and conditions
 on traced values mean what they mean in Python. Each step runs in a frame that carries the scripted file and line, so
 errors and evidence name them.
+
+The values are those of TorchScript with its optimiser off, which are also those of a function's first native call, bit
+for bit (measured over the functions of ``tests/trace/scripted_cases.py``). From the third call on the optimiser may
+write an op as others: on the CPU it writes ``addmm`` as ``mm`` and ``add``, which changes the last bits.
 """
 
 from __future__ import annotations

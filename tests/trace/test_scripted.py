@@ -2,6 +2,9 @@
 
 import inspect
 import io
+import os
+import subprocess
+import sys
 
 import pytest
 import scripted_cases as cases
@@ -233,3 +236,21 @@ def test_scripted_code_leaves_in_three_formats(record, tmp_path, name):
     for seed in (20, 21):
         x = fresh(seed)
         torch.testing.assert_close(run({"a": x})["out0"], policy(x).detach() + x.sigmoid())
+
+
+def test_a_process_without_torchscript():
+    code = (
+        "import torch, pathlib\n"
+        "from leapp.trace.session import Session, SessionOptions\n"
+        "f = torch.jit.script(lambda x: x * 2)\n"
+        "session = Session(SessionOptions(name='t', folder=pathlib.Path('u')))\n"
+        "x = torch.ones(3)\n"
+        "session.input_tensors('n', {'x': x})\n"
+        "session.output_tensors('n', {'y': f(x)})\n"
+        "session.stop()\n"
+        "print([n.name for n in session.completed[0].recordings[0].graph.graph.nodes])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, "PYTORCH_JIT": "0"}, capture_output=True, text=True, check=True
+    )
+    assert "mul" in done.stdout
