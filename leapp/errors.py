@@ -235,7 +235,7 @@ class WrongThreadError(TraceError):
     )
 
 
-class ConstantKindError(TraceError, TypeError):
+class ConstantKindError(TraceError, ValueError):
     """A constant that no model file can hold."""
 
     what = "Node {node!r}: a {kind} tensor was used at {where}; it cannot be stored as a constant."

@@ -37,6 +37,15 @@ EXTERNAL_DATA_ABOVE_BYTES = 2_000_000_000
 _LARGE_GRAPH_NODES = 2_000
 """The rewrite rules of the ONNX optimiser search the whole graph once per node; above this they are left out."""
 
+_SMALL: Final = 1024
+"""Elements of a constant that may as well be stored twice."""
+
+_REARRANGE: Final = frozenset(("Transpose", "Slice", "Reshape", "Flatten", "Squeeze", "Unsqueeze"))
+"""Operators that give the elements of their first input again."""
+
+_LARGEST_FOLDED: Final = 262_144
+"""Elements of the largest constant that the optimiser makes; it is its own default."""
+
 _WORTH_COLLECTING_BYTES: Final = 32_000_000
 
 _STACK_TRACE: Final = "pkg.torch.onnx.stack_trace"
@@ -306,6 +315,14 @@ def _restore_inputs(spec: NodeSpec, graph: Any) -> None:
     graph.inputs[:] = inputs
 
 
+def _worth_folding(node: Any) -> bool | None:
+    """Not another form or a part of a tied weight, which would be stored as well; None leaves it to the optimiser."""
+    if node.op_type in _REARRANGE and node.inputs[0] is not None and len(node.inputs[0].uses()) > 1:
+        weight = node.inputs[0].const_value
+        return False if weight is not None and weight.size > _SMALL else None
+    return None
+
+
 def _optimise(model: Any) -> None:
     """Fold constants and simplify, as torch.onnx.export(optimize=True) does.
 
@@ -315,11 +332,14 @@ def _optimise(model: Any) -> None:
     from onnx_ir.passes import Sequential, common
     from onnxscript import optimizer
 
+    # Each use of a tied weight may have been folded into a transpose of its own.
+    once = common.DeduplicateInitializersPass(size_limit=_LARGEST_FOLDED)
     if len(model.graph) <= _LARGE_GRAPH_NODES:
-        optimizer.optimize_ir(model)
+        optimizer.optimize_ir(model, should_fold=_worth_folding)
+        once(model)
         return
     Sequential(common.InlinePass())(model)
-    optimizer.fold_constants(model)
+    optimizer.fold_constants(model, should_fold=_worth_folding)
     Sequential(
         common.RemoveUnusedNodesPass(),
         common.RemoveUnusedFunctionsPass(),  # type: ignore[no-untyped-call]
@@ -327,6 +347,7 @@ def _optimise(model: Any) -> None:
         common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0),
         common.DeduplicateInitializersPass(),
         common.CommonSubexpressionEliminationPass(),
+        once,
     )(model)
 
 
