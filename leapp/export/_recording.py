@@ -11,6 +11,7 @@ from torch import fx
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
 from leapp.errors import UnsupportedOpError
+from leapp.graph._base import places
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,7 +23,6 @@ TAG: Final = "recorded as "
 """Prefix of ``meta["stack_trace"]`` of exported nodes; the rest names the recorded node. Never written to a file."""
 
 _TAKEN: Final = ("", "self", "torch", "float", "complex")
-_OF_MODULES: Final = frozenset(dir(fx.GraphModule({}, fx.Graph())))
 _LONGEST_REASON: Final = 300
 
 
@@ -36,7 +36,7 @@ class RecordingModule(torch.nn.Module):
     def __init__(self, recording: NodeGraph) -> None:
         super().__init__()
         self._interpreter = _Interpreter(self, recording)
-        self._places = _places(list(recording.constants))
+        self._places = places(list(recording.constants))
         for target, tensor in recording.constants.items():
             owner, leaf = self._owner(target, create=True)
             value = tensor.detach()
@@ -121,18 +121,6 @@ class _Interpreter(fx.Interpreter):
                 break
             node.meta["stack_trace"] = f"{TAG}{recorded.name}"
         self._last = newest
-
-
-def _places(targets: list[str]) -> dict[str, str]:
-    """Where each constant lies: under its own name, unless the modules that torch makes have such an attribute."""
-    heads = {target.partition(".")[0] for target in targets}
-    places = {}
-    for target in targets:
-        head, dot, rest = target.partition(".")
-        if head in _OF_MODULES:
-            head = next(name for count in range(1, len(heads) + 2) if (name := head + "_" * count) not in heads)
-        places[target] = f"{head}{dot}{rest}"
-    return places
 
 
 def argument_names(recording: NodeGraph) -> list[str]:

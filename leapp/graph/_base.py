@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from torch import fx
 
@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     import torch
 
     from leapp._spec import NodeSpec, SourceLine, TensorSpec
+
+
+_OF_MODULES: Final = frozenset(dir(fx.GraphModule({}, fx.Graph())))
+"""Attributes of the modules that torch makes; ``code`` and ``graph`` are among them."""
 
 
 @dataclass(frozen=True)
@@ -33,21 +37,44 @@ class NodeGraph:
     """Names of calls that were seen to write one of their arguments."""
 
     def module(self) -> fx.GraphModule:
-        """A GraphModule over the same graph; constants are registered as buffers, names may be nested."""
+        """A GraphModule over the same graph; constants are registered as buffers, names may be nested.
+
+        A constant in a submodule that is called like an attribute of every GraphModule gets another name there, and
+        the graph is copied.
+        """
         import torch
 
         root = torch.nn.Module()
+        moved = places(list(self.constants))
         for name, value in self.constants.items():
-            *path, leaf = name.split(".")
+            *path, leaf = moved[name].split(".")
             owner = root
             for part in path:
                 child = owner._modules.get(part)
                 if child is None:
-                    child = torch.nn.Module()
-                    owner.add_module(part, child)
+                    child = owner._modules[part] = torch.nn.Module()
                 owner = child
-            owner.register_buffer(leaf, value)
-        return fx.GraphModule(root, self.graph, class_name="Recording")
+            owner._buffers[leaf] = value
+        graph = self.graph
+        if any(name != place for name, place in moved.items()):
+            graph = fx.Graph()
+            graph.output(graph.graph_copy(self.graph, {}))
+            for node in graph.nodes:
+                if node.op == "get_attr":
+                    node.target = moved[str(node.target)]
+        return fx.GraphModule(root, graph, class_name="Recording")
+
+
+def places(targets: list[str]) -> dict[str, str]:
+    """Where each constant lies: under its own name, unless the modules that torch makes have such an attribute."""
+    heads = {target.partition(".")[0] for target in targets}
+    places = {}
+    for target in targets:
+        head, dot, rest = target.partition(".")
+        if head in _OF_MODULES:
+            head = next(name for count in range(1, len(heads) + 2) if (name := head + "_" * count) not in heads)
+        places[target] = f"{head}{dot}{rest}"
+    return places
 
 
 @dataclass(frozen=True)

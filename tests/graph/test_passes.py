@@ -103,3 +103,19 @@ def test_a_recording_that_does_not_give_its_sample_is_refused():
     check_replays(recording, {"x": x}, {"y": torch.relu(x)})
     with pytest.raises(NotReplayableError, match="traced output 'y': other values"):
         check_replays(recording, {"x": x}, {"y": torch.relu(x) + 1e-7})
+
+
+def test_constants_may_be_called_like_attributes_of_a_module(record):
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.code = torch.nn.Linear(3, 3)
+            self.graph = torch.nn.Linear(3, 3)
+            self.code_ = torch.nn.Linear(3, 3)
+
+        def forward(self, x):
+            return self.code_(self.graph(self.code(x)))
+
+    model, fresh = Model(), torch.randn(2, 3)
+    recording = record(model, torch.randn(2, 3))
+    assert torch.equal(recording(fresh), model(fresh))
