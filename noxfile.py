@@ -126,6 +126,14 @@ def bench(session: nox.Session) -> None:
         session.error(f"Failed or missed a limit: {', '.join(missed)}")
 
 
+@nox.session(venv_backend="virtualenv", reuse_venv=True)
+def zoo(session: nox.Session) -> None:
+    """Record and export public layers and models, beside torch's own tools. Arguments: names or parts, --resume."""
+    # An environment of its own: the packages of the zoo are many, and nothing else needs them.
+    _install(session, "zoo", extras="build")
+    _python(session, "tests/zoo/run.py", *session.posargs)
+
+
 @_session
 def docs(session: nox.Session) -> None:
     """Write docs/errors.md from leapp/errors.py and check all links. Arguments: --check writes nothing."""
@@ -133,8 +141,11 @@ def docs(session: nox.Session) -> None:
     _python(session, "docs/generate.py", *session.posargs)
 
 
-def _install(session: nox.Session) -> None:
-    """Install the pinned tool chain and this checkout, unless the environment holds just that."""
+def _install(session: nox.Session, *groups: str, extras: str = "build,examples") -> None:
+    """Install the pinned tool chain and this checkout, unless the environment holds just that.
+
+    Args: groups: dependency groups of pyproject.toml; those of the shared environment unless some are named.
+    """
     if session.venv_backend == "none":
         return
     wanted = hashlib.sha256(b"".join(Path(file).read_bytes() for file in TOOLCHAIN_FILES)).hexdigest()
@@ -143,9 +154,10 @@ def _install(session: nox.Session) -> None:
     if stamp.is_file() and stamp.read_text() == wanted:
         return
     session.log(f"Installing the tool chain of {CONSTRAINTS} into {location}: minutes, and only when it changed.")
-    groups = nox.project.dependency_groups(nox.project.load_toml("pyproject.toml"), "lint", "tests")
+    project = nox.project.load_toml("pyproject.toml")
+    wished = nox.project.dependency_groups(project, *(groups or ("lint", "tests")))
     pins = ("-c", CONSTRAINTS, "--build-constraint", CONSTRAINTS)
-    session.install(*pins, "-e", ".[build,examples]", *groups)
+    session.install(*pins, "-e", f".[{extras}]", *wished)
     # As an install step it is skipped together with the install, under --no-install.
     session.run_install(
         "python",

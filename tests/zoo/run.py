@@ -15,9 +15,11 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
 SOURCES: Final = ("zoo_torch", "zoo_vision", "zoo_text", "zoo_robots", "zoo_geometry")
 """Modules beside this file, each with a list ITEMS."""
@@ -25,7 +27,6 @@ SOURCES: Final = ("zoo_torch", "zoo_vision", "zoo_text", "zoo_robots", "zoo_geom
 FOLDER: Final = Path(__file__).parents[2] / "build" / "zoo"
 ITEM_LIMIT_S: Final = 300
 LEAST_OK: Final = 0.99
-LEAST_ITEMS: Final = 150
 
 
 def items(sources: Iterable[str] = SOURCES) -> dict[str, Any]:
@@ -224,7 +225,10 @@ def show(table: Table, name: str, columns: list[str]) -> None:
     """One line of the table."""
     cells = table.cells[name]
     seconds = sum(cells[column]["seconds"] for column in columns)
-    print(f"{name:<56}" + "".join(f"{MARKS[cells[column]['status']]:>16}" for column in columns) + f"{seconds:8.1f} s", flush=True)
+    print(
+        f"{name:<56}" + "".join(f"{MARKS[cells[column]['status']]:>16}" for column in columns) + f"{seconds:8.1f} s",
+        flush=True,
+    )
 
 
 def report(table: Table, names: list[str], columns: list[str], seconds: float) -> int:
@@ -246,7 +250,9 @@ def report(table: Table, names: list[str], columns: list[str], seconds: float) -
     print(f"\n{len(names)} items in {seconds:.0f} s" + (f", {len(table.broken)} do not run" if table.broken else ""))
     print(f"{'':<18}" + "".join(f"{status:>9}" for status in MARKS) + f"{'share ok':>11}")
     for column, count in counts.items():
-        print(f"{column:<18}" + "".join(f"{count[status]:>9}" for status in MARKS) + f"{count['ok'] / len(names):>11.1%}")
+        print(
+            f"{column:<18}" + "".join(f"{count[status]:>9}" for status in MARKS) + f"{count['ok'] / len(names):>11.1%}"
+        )
     best = max((counts[column]["ok"] for column in TOOLS if column in columns), default=0)
     missed = [f"{name} does not run untraced" for name in names if name in table.broken]
     for column in (RECORDING, *FORMATS):
@@ -254,8 +260,11 @@ def report(table: Table, names: list[str], columns: list[str], seconds: float) -
             continue
         count = counts[column]
         missed += [f"{column}: {count[status]} {status}" for status in ("wrong", "failed") if count[status]]
-        if count["ok"] < max(LEAST_OK * len(names), best):
-            missed.append(f"{column}: {count['ok']} ok; {LEAST_OK:.0%} are {LEAST_OK * len(names):.1f}, the best of torch's own tools has {best}")
+        least = LEAST_OK * len(names)
+        if count["ok"] < max(least, best):
+            missed.append(
+                f"{column}: {count['ok']} ok; at least {least:.1f}, and {best} as the best of torch's own tools"
+            )
     for line in missed:
         print(line)
     return 1 if missed else 0

@@ -6,7 +6,6 @@ import re
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -26,6 +25,8 @@ from leapp.trace.constants import same_bytes
 from leapp.trace.session import Session, SessionOptions
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
     Values = tuple[torch.Tensor, ...]
 
 RECORDING: Final = "recording"

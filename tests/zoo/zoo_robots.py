@@ -11,9 +11,9 @@ from rsl_rl.models import CNNModel, MLPModel, RNNModel
 from rsl_rl.modules import CNN, MLP, EmpiricalNormalization
 from stable_baselines3.common.policies import ActorCriticCnnPolicy, ActorCriticPolicy, MultiInputActorCriticPolicy
 from stable_baselines3.common.torch_layers import CombinedExtractor, FlattenExtractor, MlpExtractor, NatureCNN
-from stable_baselines3.td3.policies import TD3Policy
 from stable_baselines3.dqn.policies import CnnPolicy, DQNPolicy
 from stable_baselines3.sac.policies import SACPolicy
+from stable_baselines3.td3.policies import TD3Policy
 from tensordict import TensorDict
 from torch import nn, randint, randn
 from zoo_item import Item, spread
@@ -66,23 +66,79 @@ def mixed() -> tuple[torch.Tensor, ...]:
 
 
 policy("ActorCriticPolicy", lambda: ActorCriticPolicy(STATE, MOVE, slow), state)
-policy("ActorCriticPolicy/forward", lambda: ActorCriticPolicy(STATE, MOVE, slow), state, method="forward", deterministic=True)
-policy("ActorCriticPolicy/discrete", lambda: ActorCriticPolicy(STATE, CHOICE, slow, net_arch=[16, 16]), state, method="forward", deterministic=True)
-policy("ActorCriticPolicy/multi-discrete", lambda: ActorCriticPolicy(STATE, gymnasium.spaces.MultiDiscrete([3, 4]), slow), state, method="forward", deterministic=True)
-policy("ActorCriticPolicy/binary", lambda: ActorCriticPolicy(STATE, gymnasium.spaces.MultiBinary(3), slow), state, method="forward", deterministic=True)
+policy(
+    "ActorCriticPolicy/forward",
+    lambda: ActorCriticPolicy(STATE, MOVE, slow),
+    state,
+    method="forward",
+    deterministic=True,
+)
+policy(
+    "ActorCriticPolicy/discrete",
+    lambda: ActorCriticPolicy(STATE, CHOICE, slow, net_arch=[16, 16]),
+    state,
+    method="forward",
+    deterministic=True,
+)
+policy(
+    "ActorCriticPolicy/multi-discrete",
+    lambda: ActorCriticPolicy(STATE, gymnasium.spaces.MultiDiscrete([3, 4]), slow),
+    state,
+    method="forward",
+    deterministic=True,
+)
+policy(
+    "ActorCriticPolicy/binary",
+    lambda: ActorCriticPolicy(STATE, gymnasium.spaces.MultiBinary(3), slow),
+    state,
+    method="forward",
+    deterministic=True,
+)
 policy("ActorCriticPolicy/gsde", lambda: ActorCriticPolicy(STATE, MOVE, slow, use_sde=True, squash_output=True), state)
-policy("ActorCriticPolicy/separate", lambda: ActorCriticPolicy(STATE, MOVE, slow, net_arch={"pi": [8], "vf": [16]}, activation_fn=nn.ELU), state, method="forward", deterministic=True)
-policy("ActorCriticCnnPolicy", lambda: ActorCriticCnnPolicy(PIXELS, CHOICE, slow), pixels, method="forward", deterministic=True)
+policy(
+    "ActorCriticPolicy/separate",
+    lambda: ActorCriticPolicy(STATE, MOVE, slow, net_arch={"pi": [8], "vf": [16]}, activation_fn=nn.ELU),
+    state,
+    method="forward",
+    deterministic=True,
+)
+policy(
+    "ActorCriticCnnPolicy",
+    lambda: ActorCriticCnnPolicy(PIXELS, CHOICE, slow),
+    pixels,
+    method="forward",
+    deterministic=True,
+)
 policy("MultiInputActorCriticPolicy", lambda: MultiInputActorCriticPolicy(MIXED, MOVE, slow), mixed)
 policy("DQNPolicy", lambda: DQNPolicy(STATE, CHOICE, slow), state)
 policy("DQNPolicy/cnn", lambda: CnnPolicy(PIXELS, CHOICE, slow).q_net, pixels, method="forward")
 policy("SACPolicy", lambda: SACPolicy(STATE, MOVE, slow), state)
 policy("SACPolicy/gsde", lambda: SACPolicy(STATE, MOVE, slow, use_sde=True), state)
 policy("TD3Policy", lambda: TD3Policy(STATE, MOVE, slow), state)
-ITEMS.append(Item("stable_baselines3.NatureCNN", lambda: spread(NatureCNN(PIXELS, 16, normalized_image=True)), lambda: (randn(2, 4, 36, 36),)))
-ITEMS.append(Item("stable_baselines3.FlattenExtractor", lambda: FlattenExtractor(gymnasium.spaces.Box(-1.0, 1.0, (2, 3))), lambda: (randn(2, 2, 3),)))
-ITEMS.append(Item("stable_baselines3.MlpExtractor", lambda: spread(MlpExtractor(6, {"pi": [4], "vf": [5]}, nn.Tanh)), state))
-ITEMS.append(Item("stable_baselines3.CombinedExtractor", lambda: spread(Acting(CombinedExtractor(MIXED, 8), "forward")), lambda: (torch.rand(2, 3, 36, 36), randn(2, 6))))
+ITEMS.append(
+    Item(
+        "stable_baselines3.NatureCNN",
+        lambda: spread(NatureCNN(PIXELS, 16, normalized_image=True)),
+        lambda: (randn(2, 4, 36, 36),),
+    )
+)
+ITEMS.append(
+    Item(
+        "stable_baselines3.FlattenExtractor",
+        lambda: FlattenExtractor(gymnasium.spaces.Box(-1.0, 1.0, (2, 3))),
+        lambda: (randn(2, 2, 3),),
+    )
+)
+ITEMS.append(
+    Item("stable_baselines3.MlpExtractor", lambda: spread(MlpExtractor(6, {"pi": [4], "vf": [5]}, nn.Tanh)), state)
+)
+ITEMS.append(
+    Item(
+        "stable_baselines3.CombinedExtractor",
+        lambda: spread(Acting(CombinedExtractor(MIXED, 8), "forward")),
+        lambda: (torch.rand(2, 3, 36, 36), randn(2, 6)),
+    )
+)
 
 # --- rsl-rl ----------------------------------------------------------------------------------------------------------
 
@@ -135,7 +191,9 @@ def actor(name: str, wrapper: Any, kind: Any, *states: tuple[int, ...], **argume
     ITEMS.append(
         Item(
             f"rsl_rl.{name}",
-            lambda: spread(wrapper(kind(observed(torch.zeros(2, 6), torch.zeros(2, 3)), GROUPS, "actor", 4, (16, 8), **arguments))),
+            lambda: spread(
+                wrapper(kind(observed(torch.zeros(2, 6), torch.zeros(2, 3)), GROUPS, "actor", 4, (16, 8), **arguments))
+            ),
             lambda: (randn(2, 6), randn(2, 3), *(randn(shape) for shape in states)),
         )
     )
@@ -171,12 +229,17 @@ for kind in ("as_jit", "as_onnx"):
         Item(
             f"rsl_rl.MLPModel/{kind}",
             lambda kind=kind, arguments=arguments: getattr(
-                MLPModel(observed(torch.zeros(2, 6), torch.zeros(2, 3)), GROUPS, "actor", 4, (16, 8), obs_normalization=True), kind
+                MLPModel(
+                    observed(torch.zeros(2, 6), torch.zeros(2, 3)), GROUPS, "actor", 4, (16, 8), obs_normalization=True
+                ),
+                kind,
             )(**arguments),
             lambda: (randn(2, 9),),
         )
     )
 for activation in ("elu", "selu", "relu", "crelu", "lrelu", "tanh", "sigmoid", "softplus", "gelu", "swish", "mish"):
-    ITEMS.append(Item(f"rsl_rl.MLP/{activation}", lambda activation=activation: spread(MLP(6, 3, [8, 8], activation)), state))
+    ITEMS.append(
+        Item(f"rsl_rl.MLP/{activation}", lambda activation=activation: spread(MLP(6, 3, [8, 8], activation)), state)
+    )
 ITEMS.append(Item("rsl_rl.EmpiricalNormalization", lambda: spread(EmpiricalNormalization(6)), state))
 ITEMS.append(Item("rsl_rl.CNN", lambda: spread(CNN((12, 12), 3, [4, 8], 3)), lambda: (randn(2, 3, 12, 12),)))

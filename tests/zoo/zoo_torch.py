@@ -146,7 +146,9 @@ ITEMS.append(
 # --- dropout in evaluation mode --------------------------------------------------------------------------------------
 
 for name in "AlphaDropout Dropout Dropout1d Dropout2d Dropout3d FeatureAlphaDropout".split():
-    nn_item(name, lambda name=name: nn.Sequential(nn.Flatten(2), nn.Linear(60, 8), getattr(nn, name)(0.5)), (2, 3, 3, 4, 5))
+    nn_item(
+        name, lambda name=name: nn.Sequential(nn.Flatten(2), nn.Linear(60, 8), getattr(nn, name)(0.5)), (2, 3, 3, 4, 5)
+    )
 
 # --- normalisation ---------------------------------------------------------------------------------------------------
 
@@ -202,7 +204,9 @@ for mode in ("nearest", "bilinear", "bicubic"):
 for mode in ("nearest", "trilinear"):
     nn_item(f"Upsample/{mode}-3d", partial(nn.Upsample, scale_factor=(2, 3, 2), mode=mode), (1, 2, 3, 4, 3))
 for mode in ("bilinear", "bicubic"):
-    nn_item(f"Upsample/{mode}-corners", partial(nn.Upsample, scale_factor=2, mode=mode, align_corners=True), (1, 2, 4, 5))
+    nn_item(
+        f"Upsample/{mode}-corners", partial(nn.Upsample, scale_factor=2, mode=mode, align_corners=True), (1, 2, 4, 5)
+    )
 nn_item("UpsamplingBilinear2d", partial(nn.UpsamplingBilinear2d, scale_factor=2), (1, 2, 4, 5))
 nn_item("UpsamplingNearest2d", partial(nn.UpsamplingNearest2d, size=(6, 7)), (1, 2, 4, 5))
 for mode in ("nearest", "nearest-exact", "area", "bilinear", "bicubic"):
@@ -230,8 +234,14 @@ f_item(
     partial(F.grid_sample, align_corners=False),
     lambda: (randn(1, 2, 4, 5, 3), rand(1, 3, 2, 4, 3) * 2.4 - 1.2),
 )
-f_item("F.affine_grid", lambda theta: F.affine_grid(theta, [2, 3, 4, 5], align_corners=False), lambda: (randn(2, 2, 3),))
-f_item("F.affine_grid/3d", lambda theta: F.affine_grid(theta, [1, 2, 3, 4, 5], align_corners=True), lambda: (randn(1, 3, 4),))
+f_item(
+    "F.affine_grid", lambda theta: F.affine_grid(theta, [2, 3, 4, 5], align_corners=False), lambda: (randn(2, 2, 3),)
+)
+f_item(
+    "F.affine_grid/3d",
+    lambda theta: F.affine_grid(theta, [1, 2, 3, 4, 5], align_corners=True),
+    lambda: (randn(1, 3, 4),),
+)
 f_item(
     "F.affine_grid+grid_sample",
     lambda x, theta: F.grid_sample(x, F.affine_grid(theta, list(x.shape), align_corners=False), align_corners=False),
@@ -259,7 +269,9 @@ class WeightedBag(nn.EmbeddingBag):
         return super().forward(words, per_sample_weights=weights)
 
 
-nn_item("EmbeddingBag/weights", partial(WeightedBag, 10, 4, mode="sum"), inputs=lambda: (randint(10, (3, 5)), randn(3, 5)))
+nn_item(
+    "EmbeddingBag/weights", partial(WeightedBag, 10, 4, mode="sum"), inputs=lambda: (randint(10, (3, 5)), randn(3, 5))
+)
 
 # --- recurrent -------------------------------------------------------------------------------------------------------
 
@@ -299,7 +311,9 @@ class StatefulLSTMCell(nn.LSTMCell):
 nn_item("LSTM/state", partial(StatefulLSTM, 4, 5), (6, 2, 4), (1, 2, 5), (1, 2, 5))
 nn_item("LSTM/state+unbatched", partial(StatefulLSTM, 4, 5), (6, 4), (1, 5), (1, 5))
 nn_item("LSTM/projected", partial(nn.LSTM, 4, 5, proj_size=3), (6, 2, 4))
-nn_item("LSTM/projected+two-layers+bidirectional", partial(nn.LSTM, 4, 5, 2, proj_size=3, bidirectional=True), (6, 2, 4))
+nn_item(
+    "LSTM/projected+two-layers+bidirectional", partial(nn.LSTM, 4, 5, 2, proj_size=3, bidirectional=True), (6, 2, 4)
+)
 nn_item("LSTM/projected+state", partial(StatefulLSTM, 4, 5, proj_size=3), (6, 2, 4), (1, 2, 3), (1, 2, 5))
 nn_item("RNNCell", partial(nn.RNNCell, 4, 5), (2, 4))
 nn_item("RNNCell/state+relu", partial(nn.RNNCell, 4, 5, nonlinearity="relu"), (2, 4), (2, 5))
@@ -380,10 +394,18 @@ nn_item("MultiheadAttention/zero_attn", partial(Attention, add_zero_attn=True), 
 nn_item("MultiheadAttention/kdim+vdim", partial(Attention, kdim=3, vdim=4), (5, 2, 8), (6, 2, 3), (6, 2, 4))
 nn_item("MultiheadAttention/dropout", partial(Attention, dropout=0.3), (5, 2, 8))
 nn_item("MultiheadAttention/no-weights", partial(Attention, options={"need_weights": False}), (5, 2, 8))
-nn_item("MultiheadAttention/no-weights+batch_first", partial(Attention, batch_first=True, options={"need_weights": False}), (2, 5, 8))
+nn_item(
+    "MultiheadAttention/no-weights+batch_first",
+    partial(Attention, batch_first=True, options={"need_weights": False}),
+    (2, 5, 8),
+)
 nn_item("MultiheadAttention/per-head", partial(Attention, options={"average_attn_weights": False}), (5, 2, 8))
 nn_item("MultiheadAttention/causal", partial(Attention, fixed=causal, options={"is_causal": True}), (5, 2, 8))
-nn_item("MultiheadAttention/causal+no-weights", partial(Attention, fixed=causal, options={"is_causal": True, "need_weights": False}), (5, 2, 8))
+nn_item(
+    "MultiheadAttention/causal+no-weights",
+    partial(Attention, fixed=causal, options={"is_causal": True, "need_weights": False}),
+    (5, 2, 8),
+)
 nn_item("MultiheadAttention/float-mask", partial(Attention, masks="attn_mask"), (5, 2, 8), (5, 5))
 nn_item("MultiheadAttention/bool-mask", partial(Attention, masks="attn_mask"),
         inputs=lambda: (randn(5, 2, 8), (rand(4, 5, 5) > 0.6).logical_and(~torch.eye(5).bool())))  # fmt: skip
@@ -426,13 +448,26 @@ class Keyworded(nn.Module):
 
 nn_item("TransformerEncoderLayer", encoder_layer, (5, 2, 8))
 nn_item("TransformerEncoderLayer/batch_first", partial(encoder_layer, batch_first=True), (2, 5, 8))
-nn_item("TransformerEncoderLayer/norm_first+gelu", partial(encoder_layer, batch_first=True, norm_first=True, activation="gelu"), (2, 5, 8))
+nn_item(
+    "TransformerEncoderLayer/norm_first+gelu",
+    partial(encoder_layer, batch_first=True, norm_first=True, activation="gelu"),
+    (2, 5, 8),
+)
 nn_item("TransformerEncoderLayer/callable+no-bias", partial(encoder_layer, activation=F.silu, bias=False), (5, 2, 8))
 nn_item("TransformerEncoderLayer/padding", lambda: Keyworded(encoder_layer(batch_first=True), "src_key_padding_mask"),
         inputs=lambda: (randn(2, 5, 8), padded(2, 5)))  # fmt: skip
-nn_item("TransformerEncoderLayer/causal", lambda: Keyworded(encoder_layer(batch_first=True), "", src_mask=causal, is_causal=True), (2, 5, 8))
+nn_item(
+    "TransformerEncoderLayer/causal",
+    lambda: Keyworded(encoder_layer(batch_first=True), "", src_mask=causal, is_causal=True),
+    (2, 5, 8),
+)
 nn_item("TransformerDecoderLayer", decoder_layer, (5, 2, 8), (6, 2, 8))
-nn_item("TransformerDecoderLayer/norm_first", partial(decoder_layer, batch_first=True, norm_first=True), (2, 5, 8), (2, 6, 8))
+nn_item(
+    "TransformerDecoderLayer/norm_first",
+    partial(decoder_layer, batch_first=True, norm_first=True),
+    (2, 5, 8),
+    (2, 6, 8),
+)
 nn_item("TransformerDecoderLayer/masks",
         lambda: Keyworded(decoder_layer(batch_first=True), "memory_key_padding_mask", tgt_mask=causal, tgt_is_causal=True),
         inputs=lambda: (randn(2, 5, 8), randn(2, 6, 8), padded(2, 6)))  # fmt: skip
@@ -441,22 +476,51 @@ nn_item("TransformerEncoder/padding", lambda: Keyworded(nn.TransformerEncoder(en
         inputs=lambda: (randn(2, 5, 8), padded(2, 5)))  # fmt: skip
 nn_item("TransformerEncoder/padding+nested", lambda: Keyworded(nn.TransformerEncoder(encoder_layer(batch_first=True), 2), "src_key_padding_mask"),
         inputs=lambda: (randn(2, 5, 8), torch.arange(5).expand(2, 5) >= torch.stack((torch.tensor(5), randint(1, 6, ())))[:, None]))  # fmt: skip
-nn_item("TransformerEncoder/causal+norm", lambda: Keyworded(nn.TransformerEncoder(encoder_layer(), 2, nn.LayerNorm(8)), "", mask=causal, is_causal=True), (5, 2, 8))
+nn_item(
+    "TransformerEncoder/causal+norm",
+    lambda: Keyworded(nn.TransformerEncoder(encoder_layer(), 2, nn.LayerNorm(8)), "", mask=causal, is_causal=True),
+    (5, 2, 8),
+)
 nn_item("TransformerDecoder", lambda: nn.TransformerDecoder(decoder_layer(), 2, nn.LayerNorm(8)), (5, 2, 8), (6, 2, 8))
 nn_item("Transformer", lambda: nn.Transformer(8, 2, 1, 1, 16), (5, 2, 8), (4, 2, 8))
-nn_item("Transformer/batch_first+causal", lambda: Keyworded(nn.Transformer(8, 2, 1, 1, 16, batch_first=True), "", tgt_mask=causal, tgt_is_causal=True), (2, 6, 8), (2, 5, 8))
+nn_item(
+    "Transformer/batch_first+causal",
+    lambda: Keyworded(nn.Transformer(8, 2, 1, 1, 16, batch_first=True), "", tgt_mask=causal, tgt_is_causal=True),
+    (2, 6, 8),
+    (2, 5, 8),
+)
 
 sdpa = F.scaled_dot_product_attention
 f_item("F.scaled_dot_product_attention", sdpa, lambda: (randn(2, 2, 5, 4), randn(2, 2, 6, 4), randn(2, 2, 6, 4)))
-f_item("F.scaled_dot_product_attention/causal", partial(sdpa, is_causal=True), lambda: (randn(2, 2, 5, 4), randn(2, 2, 5, 4), randn(2, 2, 5, 4)))
-f_item("F.scaled_dot_product_attention/scale", partial(sdpa, scale=0.3), lambda: (randn(2, 2, 5, 4), randn(2, 2, 6, 4), randn(2, 2, 6, 3)))
-f_item("F.scaled_dot_product_attention/float-mask", lambda q, k, v, m: sdpa(q, k, v, m), lambda: (randn(2, 2, 5, 4), randn(2, 2, 6, 4), randn(2, 2, 6, 4), randn(5, 6)))
+f_item(
+    "F.scaled_dot_product_attention/causal",
+    partial(sdpa, is_causal=True),
+    lambda: (randn(2, 2, 5, 4), randn(2, 2, 5, 4), randn(2, 2, 5, 4)),
+)
+f_item(
+    "F.scaled_dot_product_attention/scale",
+    partial(sdpa, scale=0.3),
+    lambda: (randn(2, 2, 5, 4), randn(2, 2, 6, 4), randn(2, 2, 6, 3)),
+)
+f_item(
+    "F.scaled_dot_product_attention/float-mask",
+    lambda q, k, v, m: sdpa(q, k, v, m),
+    lambda: (randn(2, 2, 5, 4), randn(2, 2, 6, 4), randn(2, 2, 6, 4), randn(5, 6)),
+)
 f_item("F.scaled_dot_product_attention/bool-mask", lambda q, k, v, m: sdpa(q, k, v, m),
        lambda: (randn(2, 2, 5, 4), randn(2, 2, 5, 4), randn(2, 2, 5, 4), (rand(2, 1, 5, 5) > 0.5) | torch.eye(5).bool()))  # fmt: skip
 f_item("F.scaled_dot_product_attention/bool-mask+empty-rows", lambda q, k, v, m: sdpa(q, k, v, m),
        lambda: (randn(2, 2, 5, 4), randn(2, 2, 5, 4), randn(2, 2, 5, 4), rand(2, 1, 5, 5) > 0.8))  # fmt: skip
-f_item("F.scaled_dot_product_attention/gqa", partial(sdpa, enable_gqa=True), lambda: (randn(2, 4, 5, 4), randn(2, 2, 6, 4), randn(2, 2, 6, 4)))
-f_item("F.scaled_dot_product_attention/gqa+causal", partial(sdpa, enable_gqa=True, is_causal=True), lambda: (randn(2, 4, 5, 4), randn(2, 1, 5, 4), randn(2, 1, 5, 4)))
+f_item(
+    "F.scaled_dot_product_attention/gqa",
+    partial(sdpa, enable_gqa=True),
+    lambda: (randn(2, 4, 5, 4), randn(2, 2, 6, 4), randn(2, 2, 6, 4)),
+)
+f_item(
+    "F.scaled_dot_product_attention/gqa+causal",
+    partial(sdpa, enable_gqa=True, is_causal=True),
+    lambda: (randn(2, 4, 5, 4), randn(2, 1, 5, 4), randn(2, 1, 5, 4)),
+)
 f_item("F.scaled_dot_product_attention/three-dims", sdpa, lambda: (randn(2, 5, 4), randn(2, 6, 4), randn(2, 6, 4)))
 
 # --- losses ----------------------------------------------------------------------------------------------------------
@@ -466,26 +530,75 @@ for name in "L1Loss MSELoss SmoothL1Loss HuberLoss".split():
 nn_item("MSELoss/sum", partial(nn.MSELoss, reduction="sum"), (3, 5), (3, 5))
 nn_item("L1Loss/none", partial(nn.L1Loss, reduction="none"), (3, 5), (3, 5))
 nn_item("BCELoss", nn.BCELoss, inputs=lambda: (rand(3, 5), rand(3, 5).round()))
-nn_item("BCEWithLogitsLoss", partial(nn.BCEWithLogitsLoss, pos_weight=torch.rand(5)), inputs=lambda: (randn(3, 5), rand(3, 5)))
+nn_item(
+    "BCEWithLogitsLoss",
+    partial(nn.BCEWithLogitsLoss, pos_weight=torch.rand(5)),
+    inputs=lambda: (randn(3, 5), rand(3, 5)),
+)
 nn_item("CrossEntropyLoss", nn.CrossEntropyLoss, inputs=lambda: (randn(6, 5), randint(5, (6,))))
-nn_item("CrossEntropyLoss/weight+smoothing+ignore", partial(nn.CrossEntropyLoss, torch.rand(5), label_smoothing=0.1, ignore_index=1), inputs=lambda: (randn(6, 5), randint(5, (6,))))
+nn_item(
+    "CrossEntropyLoss/weight+smoothing+ignore",
+    partial(nn.CrossEntropyLoss, torch.rand(5), label_smoothing=0.1, ignore_index=1),
+    inputs=lambda: (randn(6, 5), randint(5, (6,))),
+)
 nn_item("CrossEntropyLoss/probabilities", nn.CrossEntropyLoss, inputs=lambda: (randn(6, 5), rand(6, 5).softmax(1)))
 nn_item("CrossEntropyLoss/2d", nn.CrossEntropyLoss, inputs=lambda: (randn(2, 5, 3, 4), randint(5, (2, 3, 4))))
-nn_item("LinearCrossEntropyLoss", partial(nn.LinearCrossEntropyLoss, 8, 5), inputs=lambda: (randn(6, 8), randint(5, (6,))))
+nn_item(
+    "LinearCrossEntropyLoss", partial(nn.LinearCrossEntropyLoss, 8, 5), inputs=lambda: (randn(6, 8), randint(5, (6,)))
+)
 nn_item("NLLLoss", nn.NLLLoss, inputs=lambda: (randn(6, 5).log_softmax(1), randint(5, (6,))))
 nn_item("NLLLoss2d", nn.NLLLoss2d, inputs=lambda: (randn(2, 5, 3, 4).log_softmax(1), randint(5, (2, 3, 4))))
-nn_item("CTCLoss", nn.CTCLoss, inputs=lambda: (randn(9, 2, 6).log_softmax(2), randint(1, 6, (2, 3)), torch.tensor([9, 8]), torch.tensor([3, 2])))
-nn_item("KLDivLoss", partial(nn.KLDivLoss, reduction="batchmean"), inputs=lambda: (randn(3, 5).log_softmax(1), rand(3, 5).softmax(1)))
-nn_item("KLDivLoss/log", partial(nn.KLDivLoss, reduction="sum", log_target=True), inputs=lambda: (randn(3, 5).log_softmax(1), rand(3, 5).log_softmax(1)))
-nn_item("PoissonNLLLoss", partial(nn.PoissonNLLLoss, full=True), inputs=lambda: (randn(3, 5), randint(6, (3, 5)).float()))
+nn_item(
+    "CTCLoss",
+    nn.CTCLoss,
+    inputs=lambda: (randn(9, 2, 6).log_softmax(2), randint(1, 6, (2, 3)), torch.tensor([9, 8]), torch.tensor([3, 2])),
+)
+nn_item(
+    "KLDivLoss",
+    partial(nn.KLDivLoss, reduction="batchmean"),
+    inputs=lambda: (randn(3, 5).log_softmax(1), rand(3, 5).softmax(1)),
+)
+nn_item(
+    "KLDivLoss/log",
+    partial(nn.KLDivLoss, reduction="sum", log_target=True),
+    inputs=lambda: (randn(3, 5).log_softmax(1), rand(3, 5).log_softmax(1)),
+)
+nn_item(
+    "PoissonNLLLoss", partial(nn.PoissonNLLLoss, full=True), inputs=lambda: (randn(3, 5), randint(6, (3, 5)).float())
+)
 nn_item("GaussianNLLLoss", nn.GaussianNLLLoss, inputs=lambda: (randn(3, 5), randn(3, 5), rand(3, 5)))
 nn_item("HingeEmbeddingLoss", nn.HingeEmbeddingLoss, inputs=lambda: (randn(3, 5), randint(2, (3, 5)) * 2 - 1))
-nn_item("MarginRankingLoss", partial(nn.MarginRankingLoss, 0.3), inputs=lambda: (randn(6), randn(6), (randint(2, (6,)) * 2 - 1).float()))
-nn_item("CosineEmbeddingLoss", partial(nn.CosineEmbeddingLoss, 0.2), inputs=lambda: (randn(3, 5), randn(3, 5), randint(2, (3,)) * 2 - 1))
+nn_item(
+    "MarginRankingLoss",
+    partial(nn.MarginRankingLoss, 0.3),
+    inputs=lambda: (randn(6), randn(6), (randint(2, (6,)) * 2 - 1).float()),
+)
+nn_item(
+    "CosineEmbeddingLoss",
+    partial(nn.CosineEmbeddingLoss, 0.2),
+    inputs=lambda: (randn(3, 5), randn(3, 5), randint(2, (3,)) * 2 - 1),
+)
 nn_item("TripletMarginLoss", nn.TripletMarginLoss, (3, 5), (3, 5), (3, 5))
 nn_item("TripletMarginLoss/swap", partial(nn.TripletMarginLoss, swap=True, p=1), (3, 5), (3, 5), (3, 5))
-nn_item("TripletMarginWithDistanceLoss", partial(nn.TripletMarginWithDistanceLoss, distance_function=nn.PairwiseDistance()), (3, 5), (3, 5), (3, 5))
-nn_item("MultiLabelMarginLoss", nn.MultiLabelMarginLoss, inputs=lambda: (randn(2, 4), torch.stack((torch.randperm(4).where(torch.arange(4) < 2, -1), torch.randperm(4).where(torch.arange(4) < 3, -1)))))
-nn_item("MultiLabelSoftMarginLoss", nn.MultiLabelSoftMarginLoss, inputs=lambda: (randn(3, 5), randint(2, (3, 5)).float()))
+nn_item(
+    "TripletMarginWithDistanceLoss",
+    partial(nn.TripletMarginWithDistanceLoss, distance_function=nn.PairwiseDistance()),
+    (3, 5),
+    (3, 5),
+    (3, 5),
+)
+nn_item(
+    "MultiLabelMarginLoss",
+    nn.MultiLabelMarginLoss,
+    inputs=lambda: (
+        randn(2, 4),
+        torch.stack(
+            (torch.randperm(4).where(torch.arange(4) < 2, -1), torch.randperm(4).where(torch.arange(4) < 3, -1))
+        ),
+    ),
+)
+nn_item(
+    "MultiLabelSoftMarginLoss", nn.MultiLabelSoftMarginLoss, inputs=lambda: (randn(3, 5), randint(2, (3, 5)).float())
+)
 nn_item("MultiMarginLoss", nn.MultiMarginLoss, inputs=lambda: (randn(3, 5), randint(5, (3,))))
 nn_item("SoftMarginLoss", nn.SoftMarginLoss, inputs=lambda: (randn(3, 5), (randint(2, (3, 5)) * 2 - 1).float()))

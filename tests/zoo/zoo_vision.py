@@ -38,8 +38,22 @@ for name, size in {
     "resnet50": 32, "shufflenet_v2_x0_5": 32, "squeezenet1_1": 32, "vgg11": 32, "vgg11_bn": 32,
 }.items():  # fmt: skip
     model(f"torchvision.{name}", partial(torchvision.models.get_model, name, num_classes=5), 1, 3, size, size)
-model("torchvision.googlenet", lambda: torchvision.models.googlenet(num_classes=5, init_weights=False, aux_logits=False), 1, 3, 32, 32)
-model("torchvision.inception_v3", lambda: torchvision.models.inception_v3(num_classes=5, init_weights=False, aux_logits=False), 1, 3, 75, 75)
+model(
+    "torchvision.googlenet",
+    lambda: torchvision.models.googlenet(num_classes=5, init_weights=False, aux_logits=False),
+    1,
+    3,
+    32,
+    32,
+)
+model(
+    "torchvision.inception_v3",
+    lambda: torchvision.models.inception_v3(num_classes=5, init_weights=False, aux_logits=False),
+    1,
+    3,
+    75,
+    75,
+)
 model(
     "torchvision.convnext",
     lambda: torchvision.models.ConvNeXt(
@@ -48,7 +62,14 @@ model(
     ),
     1, 3, 32, 32,
 )  # fmt: skip
-model("torchvision.vision_transformer", lambda: torchvision.models.VisionTransformer(16, 4, 2, 2, 8, 16, num_classes=5), 1, 3, 16, 16)
+model(
+    "torchvision.vision_transformer",
+    lambda: torchvision.models.VisionTransformer(16, 4, 2, 2, 8, 16, num_classes=5),
+    1,
+    3,
+    16,
+    16,
+)
 for name, block in {"swin": None, "swin_v2": torchvision.models.swin_transformer.SwinTransformerBlockV2}.items():
     model(
         f"torchvision.{name}",
@@ -63,9 +84,30 @@ model(
     lambda: torchvision.models.MaxVit((16, 16), 8, 4, [8], [2], 4, stochastic_depth_prob=0.0, num_classes=5),
     1, 3, 16, 16,
 )  # fmt: skip
-model("torchvision.fcn_resnet50", lambda: segmentation.fcn_resnet50(weights=None, weights_backbone=None, num_classes=3), 1, 3, 32, 32)
-model("torchvision.lraspp_mobilenet_v3_large", lambda: segmentation.lraspp_mobilenet_v3_large(weights=None, weights_backbone=None, num_classes=3), 1, 3, 32, 32)
-model("torchvision.deeplabv3_mobilenet_v3_large", lambda: segmentation.deeplabv3_mobilenet_v3_large(weights=None, weights_backbone=None, num_classes=3), 1, 3, 32, 32)
+model(
+    "torchvision.fcn_resnet50",
+    lambda: segmentation.fcn_resnet50(weights=None, weights_backbone=None, num_classes=3),
+    1,
+    3,
+    32,
+    32,
+)
+model(
+    "torchvision.lraspp_mobilenet_v3_large",
+    lambda: segmentation.lraspp_mobilenet_v3_large(weights=None, weights_backbone=None, num_classes=3),
+    1,
+    3,
+    32,
+    32,
+)
+model(
+    "torchvision.deeplabv3_mobilenet_v3_large",
+    lambda: segmentation.deeplabv3_mobilenet_v3_large(weights=None, weights_backbone=None, num_classes=3),
+    1,
+    3,
+    32,
+    32,
+)
 model("torchvision.video.r3d_18", lambda: video.r3d_18(num_classes=3), 1, 3, 4, 16, 16)
 model("torchvision.video.mc3_18", lambda: video.mc3_18(num_classes=3), 1, 3, 4, 16, 16)
 
@@ -149,7 +191,9 @@ def transform(name: str, *arguments: Any, label: str = "", integer: bool = False
     function = getattr(T, name)
     draw = (lambda: (randint(256, (1, 3, 8, 9), dtype=torch.uint8),)) if integer else (lambda: (rand(1, 3, 8, 9),))
     ITEMS.append(
-        Item(f"torchvision.transforms.{name}{label}", lambda: lambda image: function(image, *arguments, **keywords), draw)
+        Item(
+            f"torchvision.transforms.{name}{label}", lambda: lambda image: function(image, *arguments, **keywords), draw
+        )
     )
 
 
@@ -233,7 +277,51 @@ timm_model("cait_xxs24_224", 16, img_size=16, patch_size=4, embed_dim=16, depth=
 timm_model("xcit_nano_12_p16_224", 32, img_size=32, embed_dim=16, depth=2, num_heads=2)
 
 model("timm.MlpMixer", lambda: timm.models.MlpMixer(5, 16, patch_size=4, num_blocks=2, embed_dim=16), 1, 3, 16, 16)
-model("timm.MlpMixer/gated", lambda: timm.models.MlpMixer(5, 16, patch_size=4, num_blocks=2, embed_dim=16, mlp_ratio=(1, 4), block_layer=timm.models.mlp_mixer.SpatialGatingBlock, mlp_layer=timm.layers.GatedMlp), 1, 3, 16, 16)
-model("timm.MlpMixer/residual", lambda: timm.models.MlpMixer(5, 16, patch_size=4, num_blocks=2, embed_dim=16, block_layer=timm.models.mlp_mixer.ResBlock, norm_layer=timm.models.mlp_mixer.Affine), 1, 3, 16, 16)
-model("timm.MetaFormer", lambda: timm.models.MetaFormer(num_classes=5, depths=(1, 1), dims=(8, 16), token_mixers=(timm.models.metaformer.Pooling, timm.models.metaformer.SepConv)), 1, 3, 32, 32)
+model(
+    "timm.MlpMixer/gated",
+    lambda: timm.models.MlpMixer(
+        5,
+        16,
+        patch_size=4,
+        num_blocks=2,
+        embed_dim=16,
+        mlp_ratio=4,
+        block_layer=timm.models.mlp_mixer.SpatialGatingBlock,
+        mlp_layer=timm.layers.GatedMlp,
+    ),
+    1,
+    3,
+    16,
+    16,
+)
+model(
+    "timm.MlpMixer/residual",
+    lambda: timm.models.MlpMixer(
+        5,
+        16,
+        patch_size=4,
+        num_blocks=2,
+        embed_dim=16,
+        mlp_ratio=4,
+        block_layer=timm.models.mlp_mixer.ResBlock,
+        norm_layer=timm.models.mlp_mixer.Affine,
+    ),
+    1,
+    3,
+    16,
+    16,
+)
+model(
+    "timm.MetaFormer",
+    lambda: timm.models.MetaFormer(
+        num_classes=5,
+        depths=(1, 1),
+        dims=(8, 16),
+        token_mixers=(timm.models.metaformer.Pooling, timm.models.metaformer.SepConv),
+    ),
+    1,
+    3,
+    32,
+    32,
+)
 model("timm.NormFreeNet", lambda: timm.create_model("nf_resnet26", num_classes=5), 1, 3, 32, 32)
