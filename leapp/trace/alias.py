@@ -23,9 +23,8 @@ def old_content_is_read(recorder: Recorder, constant: fx.Node) -> bool:
     """
     memory = recorder.info[constant].memory
     assert memory != NO_MEMORY
-    for node in recorder.graph.nodes:
-        if node is constant or node.op == "output":
-            continue
+    node = constant
+    while (node := node.next).op not in ("output", "root"):
         touched = [source for source in node.all_input_nodes if recorder.info[source].memory == memory]
         if not touched:
             continue

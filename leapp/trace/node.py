@@ -243,12 +243,15 @@ class Recording:
                 raise SharedInputError(node=self.name, first=twins[0].port, second=twins[1].port)
 
     def _check_hidden_state(self) -> None:
+        places: dict[int, Place] = {}
+        for info in self.recorder.info.values():
+            for memory in info.written:
+                if info.place is not None:
+                    places.setdefault(memory, info.place)
         for constant in self.constants.written_from_outside():
-            if old_content_is_read(self.recorder, constant.node):
-                written = {self.recorder.info[constant.node].memory}
-                places = [info.place for info in self.recorder.info.values() if written & set(info.written)]
-                if places and places[0] is not None:  # else no output sees a write
-                    self.session.escapes.hidden_state(self.name, places[0])
+            place = places.get(self.recorder.info[constant.node].memory)
+            if place is not None and old_content_is_read(self.recorder, constant.node):  # else no output sees a write
+                self.session.escapes.hidden_state(self.name, place)
 
     def _sources(self) -> dict[str, SourceLine]:
         root = self.session.root

@@ -272,7 +272,18 @@ def rows_written(count):
     return function
 
 
-@pytest.mark.parametrize("make", [counted, flipped, rows_read, rows_written, Wide])
+def buffers_written(count):
+    buffers = [torch.zeros(2) for _ in range(count)]
+
+    def function(a):
+        for buffer in buffers:
+            buffer.mul_(0.5).add_(a)
+        return torch.stack(buffers).sum(0)
+
+    return function
+
+
+@pytest.mark.parametrize("make", [counted, flipped, rows_read, rows_written, buffers_written, Wide])
 def test_many_uses_cost_as_much_each_as_few(record, make):
     """Not a measure of speed: a search through all that went before would be twenty times as slow."""
 
