@@ -15,7 +15,7 @@ Expansion = Callable[..., Any]
 """Takes ``emit(target, *args, **kwargs)``, the call's graph arguments and its eager arguments; gives the last node.
 
 ``emit(..., shape=)`` says the shape of a value that has another one than the call's result. With a ``rule``, the graph
-arguments are the positional ones that the rule gives."""
+arguments are the positional ones that the rule gives. A target that is a string names a method."""
 
 
 class Kind(Enum):

@@ -239,7 +239,7 @@ REFUSED: Final = (
     _Refused(
         "torch.autograd.grad torch.autograd.backward",
         "gradients are not part of a recording",
-        "Write the derivative with tensor operations, or compute it outside the node.",
+        "Use torch.func.grad or another transform of torch.func, which is recorded, or compute it outside the node.",
     ),
     _Refused(
         "Tensor.set_ Tensor.swap_tensors Tensor.module_load",
@@ -275,6 +275,8 @@ OPERATOR_CLASSES: Final = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
 
 _REFUSED: Final = {name: each for each in REFUSED for name in each.names.split()}
 
+GRADIENTS: Final = frozenset((torch.autograd.grad, torch.autograd.backward))
+"""Calls that need what torch kept of each operation: where a transform of ``torch.func`` is recorded, that is known."""
 
 _ROWS: dict[Any, Row] = {}
 
@@ -384,16 +386,19 @@ def public_name(target: Any) -> str:
     name = _public_names().get(_identity(target))
     if name is not None:
         return name
+    if isinstance(target, torch._ops.OpOverload):
+        return f"torch.ops.{target}"
     module = getattr(target, "__module__", None) or ""
     return f"{module}.{getattr(target, '__qualname__', repr(target))}".removeprefix("builtins.").lstrip(".")
 
 
 def _identity(target: Any) -> Any:
+    """Built-in functions are equal where their code is, whatever they are called: ``torch.mm``, ``torch.dsmm``."""
     try:
         hash(target)
     except TypeError:
         return id(target)
-    return target
+    return target, getattr(target, "__name__", "")
 
 
 _PUBLIC_NAMES: dict[Any, str] = {}

@@ -27,8 +27,41 @@ if TYPE_CHECKING:
     from leapp.trace.recorder import Recorder
     from leapp.trace.source import Place
 
-no_hooks: Any = torch._C.DisableTorchFunction
-"""Context in which no ``__torch_function__`` and no mode sees what we do ourselves."""
+class no_hooks:  # noqa: N801 - stands where torch's own contexts stand
+    """Context in which no ``__torch_function__`` and no mode, ours or the user's, sees what we do ourselves."""
+
+    __slots__ = ("_below", "_function")
+
+    def __enter__(self) -> None:
+        self._function = torch._C.DisableTorchFunction()
+        self._function.__enter__()
+        # Hidden for as long as the object lives.
+        self._below: Any = torch._C._DisableTorchDispatch() if torch._C._len_torch_dispatch_stack() else None
+
+    def __exit__(self, *exception: object) -> None:
+        self._below = None
+        self._function.__exit__(*exception)
+
+
+class Casts:
+    """Which plain tensor is a cast of which other one: under autocast a weight's cast keeps the weight's name."""
+
+    def __init__(self) -> None:
+        self._sources: dict[int, tuple[weakref.ref[torch.Tensor], weakref.ref[torch.Tensor]]] = {}
+
+    def note(self, result: torch.Tensor, source: torch.Tensor) -> None:
+        """``result`` was cast from ``source``."""
+        if _has_memory(result):
+            self._sources[result.untyped_storage()._cdata] = weakref.ref(result), weakref.ref(source)
+
+    def source(self, address: int) -> torch.Tensor | None:
+        """What the tensor at a storage address was cast from; None where it is no cast, or gone."""
+        result, source = self._sources.get(address, (None, None))
+        alive = result() if result is not None else None
+        if alive is None or source is None or alive.untyped_storage()._cdata != address:
+            return None
+        return source()
+
 
 REFERENCE_LIMIT_BYTES: Final = 8 << 20
 """Constants above this size are not copied."""
@@ -166,8 +199,9 @@ class _Storage:
 class Constants:
     """The constants of one recording."""
 
-    def __init__(self, recorder: Recorder, node_name: str) -> None:
+    def __init__(self, recorder: Recorder, node_name: str, casts: Casts | None = None) -> None:
         self._recorder = recorder
+        self._casts = casts or Casts()
         self._node_name = node_name
         self._storages: dict[int, _Storage] = {}
         self.in_trace: set[int] = set()
@@ -500,9 +534,13 @@ class Constants:
             self._module_names[id(module)] = known
             self._searched += len(known[1])
         found = known[1].get(address)
-        if found is None or not _covers(found[1], tensor):
-            return None, None
-        return found
+        if found is not None and _covers(found[1], tensor):
+            return found
+        source = self._casts.source(address)
+        if source is not None and source.shape == tensor.shape and _has_memory(source):
+            with no_hooks():
+                return known[1].get(source.untyped_storage()._cdata, (None, None))[0], None
+        return None, None
 
     def _worth_searching(self, names: int) -> bool:
         """Whether one more look at all names leaves their number below that of what was recorded, or is cheap."""

@@ -8,12 +8,22 @@ import torch
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack, _pop_mode, _push_mode
 
 from leapp.ops._row import Kind
-from leapp.ops.torch_table import row_of
-from leapp.trace.tensor import TracedParameter, TracedTensor, dispatch, first_value, on_traced_memory
+from leapp.ops.torch_table import GRADIENTS, row_of
+from leapp.trace.tensor import (
+    TRACED,
+    TracedParameter,
+    TracedTensor,
+    dispatch,
+    first_value,
+    on_traced_memory,
+    plain_call,
+    refused,
+)
 
 if TYPE_CHECKING:
     from leapp.ops._row import Row
     from leapp.trace._lineage import Value
+    from leapp.trace.dispatched import DispatchWatch
     from leapp.trace.node import Recording
     from leapp.trace.session import Session
 
@@ -21,13 +31,16 @@ if TYPE_CHECKING:
 class NodeMode(TorchFunctionMode):
     """Active in the thread of an open node, from its first input to its outputs."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, watch: DispatchWatch) -> None:
         super().__init__()
         self._session = session
+        self.watch = watch
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Record calls on traced values; notice draws of random numbers; leave the rest alone."""
         kwargs = kwargs or {}
+        if self.watch.in_region:
+            return self._in_region(func, args, kwargs)
         if TracedTensor in types or TracedParameter in types:
             return dispatch(func, args, kwargs)
         row = row_of(func)
@@ -52,7 +65,7 @@ class NodeMode(TorchFunctionMode):
             return dispatch(func, args, kwargs)
         if value.recording is not None and value.recording.open:
             self._session.escapes.read(f"torch.{row.name}()", value.recording.name)
-        return func(*args, **kwargs)
+        return plain_call(func, args, kwargs)
 
     def _drawn(self, func: Any, name: str, args: Any, kwargs: Any, recording: Recording) -> Any:
         before = torch.random.get_rng_state()
@@ -66,20 +79,48 @@ class NodeMode(TorchFunctionMode):
         """Whether calls in this thread come here."""
         return self in _get_current_function_mode_stack()  # type: ignore[no-untyped-call]
 
+    def _in_region(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """The dispatcher records what the call does; what leaves the trace is named as everywhere."""
+        row = row_of(func)
+        recording = self._session.open_in_this_thread()
+        traced = recording is not None and _stands_for_trace((*args, *kwargs.values()), recording)
+        if not traced or row.kind is Kind.METADATA:
+            return plain_call(func, args, kwargs)
+        assert recording is not None
+        if row.kind is Kind.ESCAPE:
+            self._session.escapes.read(row.name, recording.name)
+            with self.watch.paused():
+                return plain_call(func, args, kwargs)
+        if row.kind is Kind.REFUSE and func not in GRADIENTS:
+            raise refused(row, recording)
+        return plain_call(func, args, kwargs)
+
     def activate(self) -> None:
-        """Become the innermost mode of this thread."""
-        _push_mode(self)  # type: ignore[no-untyped-call]
+        """Go below every mode of this thread's user: theirs may be left while ours stays, and change calls first."""
+        stack = [_pop_mode() for _ in _get_current_function_mode_stack()]  # type: ignore[no-untyped-call]
+        for mode in (self, *reversed(stack)):
+            _push_mode(mode)  # type: ignore[no-untyped-call]
 
     def remove(self) -> None:
         """Leave the stack, wherever in it we are: user modes may have been entered in between and stay."""
-        stack = _get_current_function_mode_stack()  # type: ignore[no-untyped-call]
-        if self not in stack:
+        if self not in _get_current_function_mode_stack():  # type: ignore[no-untyped-call]
             return
-        above: list[TorchFunctionMode] = []
-        while True:
-            top = _pop_mode()  # type: ignore[no-untyped-call]
-            if top is self:
-                break
-            above.append(top)
-        for mode in reversed(above):
-            _push_mode(mode)  # type: ignore[no-untyped-call]
+        stack = [_pop_mode() for _ in _get_current_function_mode_stack()]  # type: ignore[no-untyped-call]
+        for mode in reversed(stack):
+            if mode is not self:
+                _push_mode(mode)  # type: ignore[no-untyped-call]
+
+
+def _stands_for_trace(things: tuple[Any, ...], recording: Recording) -> bool:
+    """Whether a tensor among ``things`` is traced, or a stand-in of a transform for one that is."""
+    for thing in things:
+        if isinstance(thing, (list, tuple)):
+            if _stands_for_trace(tuple(thing), recording):
+                return True
+        elif isinstance(thing, torch.Tensor):
+            inner = thing
+            while torch._C._functorch.is_functorch_wrapped_tensor(inner):
+                inner = torch._C._functorch.get_unwrapped(inner)
+            if type(inner) in TRACED or recording.constants.sees_trace((inner,)):
+                return True
+    return False

@@ -71,7 +71,7 @@ class Recording:
         self.thread = session.thread()
         self.thread_name = session.thread_name()
         self.recorder = Recorder()
-        self.constants = Constants(self.recorder, name)
+        self.constants = Constants(self.recorder, name, session.casts)
         self.wires: dict[str, PortId] = {}
         self.graph: NodeGraph | None = None
         self.sample: Sample | None = None

@@ -22,10 +22,11 @@ from leapp.errors import (
     OutputBeforeInputError,
     UnusedInputWarning,
 )
-from leapp.trace import constructors, crossings
+from leapp.trace import constructors, crossings, transforms
 from leapp.trace._lineage import PortId, Value
 from leapp.trace._tree import Leaf, check_name, flatten
-from leapp.trace.constants import no_hooks, plain, same_bytes
+from leapp.trace.constants import Casts, no_hooks, plain, same_bytes
+from leapp.trace.dispatched import DispatchWatch
 from leapp.trace.escapes import EscapePolicy
 from leapp.trace.mode import NodeMode
 from leapp.trace.node import CollectorPause, NodeTrace, Recording, tag_output
@@ -56,6 +57,8 @@ class SessionOptions:
     """None: ``LEAPP_STRICT`` decides."""
     root: Path = field(default_factory=Path.cwd)
     """The folder that evidence names files relative to."""
+    sentinel: bool = False
+    """Name operations that took a traced value and were not recorded; strict sessions do so in any case."""
     watch_modules: bool = False
     """Note the weights of every module at its first call, for a second session to start from."""
     variation: Variation | None = None
@@ -80,12 +83,15 @@ class Session:
         self._lock = threading.RLock()
         self._open: dict[int, list[Recording]] = {}
         self._modes: dict[int, NodeMode] = {}
+        self._sentinel = options.sentinel or self.escapes.strict
+        self.casts = Casts()
         self._collector = CollectorPause()
         self._references: list[weakref.ref[torch.Tensor]] = []
         self._compact_at = _COMPACT_AT
         self.modules = ModuleWatch(options.variation.weights if options.variation is not None else None)
         crossings.begin(self)
         constructors.begin()
+        transforms.begin()
         if options.watch_modules or options.variation is not None:
             self.modules.begin()
 
@@ -118,6 +124,10 @@ class Session:
             yield
         finally:
             mode.remove()
+
+    def watch(self) -> DispatchWatch:
+        """What sees this thread's dispatcher while a node is open in it."""
+        return self._modes[threading.get_ident()].watch
 
     def _progress(self) -> int:
         recording = self.open_in_this_thread()
@@ -216,8 +226,10 @@ class Session:
         thread = threading.get_ident()
         stack = self._open.setdefault(thread, [])
         if not stack:
-            mode = self._modes[thread] = NodeMode(self)
+            mode = self._modes[thread] = NodeMode(self, DispatchWatch(self, sentinel=self._sentinel))
             mode.activate()
+            if mode.watch.sentinel:
+                mode.watch.activate()
             crossings.node_opened()
         stack.append(recording)
         self._collector.begin()
@@ -235,6 +247,7 @@ class Session:
             mode = self._modes.pop(recording.thread, None)
             if mode is not None:
                 mode.remove()
+                mode.watch.remove()
                 crossings.node_closed()
         if not any(self._open.values()):
             self._collector.end()
@@ -283,6 +296,7 @@ class Session:
         self.modules.end()
         crossings.end(self)
         constructors.end()
+        transforms.end()
         for reference in self._references:
             tensor = reference()
             if tensor is not None:

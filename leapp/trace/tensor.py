@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from leapp.trace.session import Session
 
 _no_subclass: Any = torch._C.DisableTorchFunctionSubclass
+# Bound once: both are asked for every call.
+_default_dtype = torch.get_default_dtype
+_under_autocast = torch.is_autocast_enabled
 
 
 class TracedTensor(torch.Tensor):
@@ -204,6 +207,34 @@ class Call:
         except RuntimeError:
             return [-1 if each.is_inference() else each._version for each in self.tensors]
 
+    def mark_written(self, targets: Iterable[Any]) -> tuple[int, ...]:
+        """Note that the call wrote these of its arguments; gives their memory numbers."""
+        moved = [index for index, tensor in enumerate(self.tensors) if any(tensor is each for each in targets)]
+        for index in moved:
+            self.recording.constants.mark_written(self.memories[index][0], self.tensors[index])
+        return tuple(sorted({self.memories[index][1] for index in moved}))
+
+    def keep_default_dtype(self, result: torch.Tensor) -> None:
+        """Cast integers where torch's default dtype chose the result's: at run time there may be another default."""
+        dtype = result.dtype
+        if dtype is not _default_dtype() or self.row.name in _BY_BITS:
+            return
+        if any(each.dtype.is_floating_point or each.dtype.is_complex for each in self.tensors):
+            return
+        recorder = self.recording.recorder
+        arguments = []
+        for thing, argument in zip(self.args, self.graph_args, strict=True):
+            changed = argument
+            if self.row.name == "where":
+                if type(thing) is float:
+                    with no_hooks():
+                        changed = self.argument(torch.tensor(thing, dtype=dtype))
+            elif isinstance(thing, torch.Tensor):
+                info = OpInfo(self.place, recorder.new_memory(), (), dtype, thing.shape)
+                changed = recorder.call("call_method", "to", "to", (argument, dtype), {}, info)
+            arguments.append(changed)
+        self.graph_args = tuple(arguments)
+
     def memory_of(self, address: int, result: torch.Tensor) -> int:
         """The memory number of a result that lies at ``address``: that of the argument it aliases, or a new one."""
         for known, memory in self.memories:
@@ -300,6 +331,9 @@ def first_value(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Value | None:
 
 
 def _record(func: Any, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any], recording: Recording) -> Any:
+    if _under_autocast("cpu"):
+        with recording.session.watch().region(), _no_subclass():
+            return func(*args, **kwargs)
     call = Call(row, args, kwargs, recording, caller(3))
     state = recording.random_state() if row.random else None
     if call.constants and _may_write(row, kwargs):
@@ -312,13 +346,13 @@ def _record(func: Any, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any], 
     if state is not None:
         recording.note_random(row.name, state)
     if before == after and not _may_write(row, kwargs):
-        return _write_down(call, result, ())
+        return write_down(call, result, ())
     if row.rebinds:
-        return _rebound(call, result)
-    return _write_down(call, result, _written(call, before, after))
+        return rebound(call, result)
+    return write_down(call, result, _written(call, before, after))
 
 
-def _rebound(call: Call, result: torch.Tensor) -> torch.Tensor:
+def rebound(call: Call, result: torch.Tensor) -> torch.Tensor:
     """``x.unsqueeze_(0)``: the object is another view of its memory from now on, and nothing was written."""
     value: Value | None = getattr(result, "_leapp", None) if type(result) in TRACED else None
     with no_hooks():
@@ -331,9 +365,12 @@ def _rebound(call: Call, result: torch.Tensor) -> torch.Tensor:
     return result
 
 
-def _write_down(call: Call, result: Any, written: tuple[int, ...]) -> Any:
+def write_down(call: Call, result: Any, written: tuple[int, ...]) -> Any:
+    """Append a call to the graph and mark what it gave; ``written`` are the memories that it wrote."""
     recording = call.recording
     kind = type(result)
+    if _default_dtype() is not torch.float32 and kind is torch.Tensor:
+        call.keep_default_dtype(result)
     if call.row.name in _MAY_SELECT and not call.dynamic:
         call.dynamic = _selects(call)
     if kind is torch.Tensor and not written:
@@ -367,6 +404,9 @@ def _write_down(call: Call, result: Any, written: tuple[int, ...]) -> Any:
         recording.session.escapes.untraced(call.row.name, recording.name)
     return result
 
+
+_BY_BITS: Final = frozenset(("view",))
+"""Calls that give the same bits another dtype."""
 
 _MAY_SELECT: Final = SELECTS | {"getitem", "where"}
 
@@ -412,6 +452,8 @@ def _append(call: Call, info: OpInfo) -> fx.Node:
 
         def emit(target: Any, *emitted: Any, shape: Any = info.shape, **keywords: Any) -> fx.Node:
             form = info if shape is info.shape else info._replace(shape=shape)
+            if isinstance(target, str):
+                return recorder.call("call_method", target, target, emitted, keywords, form)
             return recorder.call("call_function", target, target.__name__, emitted, keywords, form)
 
         if row.rule is not None:
@@ -578,9 +620,7 @@ def _special(func: Any, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any],
             # What is left of ``x.data += 1`` after the write that it is.
             with _no_subclass():
                 return func(*args, **kwargs)
-        raise UnrecordableOpError(
-            node=recording.name, op=row.name, where=recording.where(caller()), why=row.why, advice=row.advice,
-        )  # fmt: skip
+        raise refused(row, recording)
     if row.kind is Kind.CROSSING:
         return _crossing(func, row, args, kwargs, recording)
     if row.kind is Kind.OPERATOR:
@@ -621,6 +661,19 @@ def _sees_the_same(first: Any, second: Any) -> bool:
     """Whether two tensors lie in the same memory in the same way."""
     with no_hooks():
         return isinstance(second, torch.Tensor) and first.is_set_to(second) and first.dtype == second.dtype
+
+
+def refused(row: Row, recording: Recording) -> UnrecordableOpError:
+    """The error for a call that cannot be recorded."""
+    return UnrecordableOpError(
+        node=recording.name, op=row.name, where=recording.where(caller()), why=row.why, advice=row.advice
+    )
+
+
+def plain_call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The user's call with no hook of ours inside."""
+    with _no_subclass():
+        return func(*args, **kwargs)
 
 
 def _crossing(func: Any, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any], recording: Recording) -> Any:

@@ -1,0 +1,145 @@
+"""Below torch's public functions: what reaches its dispatcher.
+
+Two uses of one ``TorchDispatchMode``. As the *sentinel* it names every operation that took a traced value and that no
+hook above recorded: operations of C++ extensions, entry points without a hook. In a *region*, code whose public calls do
+not say what is computed (a ``torch.func`` transform, a call under autocast), it records the operations themselves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils._python_dispatch import (
+    TorchDispatchMode,
+    _get_current_dispatch_mode_stack,
+    _pop_mode,
+    _push_mode,
+)
+
+from leapp.ops._row import Kind
+from leapp.ops.aten_table import READS, row_of_overload, written_arguments
+from leapp.trace.source import caller
+from leapp.trace.tensor import TRACED, Call, first_value, rebound, write_down
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from leapp.trace.node import Recording
+    from leapp.trace.session import Session
+
+
+class DispatchWatch(TorchDispatchMode):
+    """The dispatcher as one thread of a session sees it."""
+
+    def __init__(self, session: Session, *, sentinel: bool) -> None:
+        super().__init__()
+        self._session = session
+        self.sentinel = sentinel
+        self._regions = 0
+        self._paused = False
+        self.active = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Record in a region; name what nobody recorded elsewhere."""
+        del types
+        kwargs = kwargs or {}
+        recording = self._session.open_in_this_thread()
+        if recording is None or self._paused:
+            return func(*args, **kwargs)
+        if self._regions:
+            return _recorded(func, args, kwargs, recording)
+        # A hook that records a call turns the others off while it runs it.
+        if torch._C._is_torch_function_enabled() and _takes_trace(func, args, kwargs, recording):
+            self._session.escapes.untraced(str(func), recording.name)
+        return func(*args, **kwargs)
+
+    @contextlib.contextmanager
+    def region(self) -> Iterator[None]:
+        """Record every operation that runs inside."""
+        self._regions += 1
+        if not self.active:
+            self.activate()
+        try:
+            yield
+        finally:
+            self._regions -= 1
+            if not self._regions and not self.sentinel:
+                self.remove()
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """See nothing for a moment: a call whose meaning was said elsewhere."""
+        self._paused = True
+        try:
+            yield
+        finally:
+            self._paused = False
+
+    @property
+    def in_region(self) -> bool:
+        """Whether operations are being recorded."""
+        return self._regions > 0
+
+    def activate(self) -> None:
+        """Go below every mode of this thread's user: theirs may be left while ours stays."""
+        above = [_pop_mode() for _ in _get_current_dispatch_mode_stack()]
+        for mode in (self, *reversed(above)):
+            _push_mode(mode)
+        self.active = True
+
+    def remove(self) -> None:
+        """Leave the stack, wherever in it we are."""
+        if self.active:
+            above = [_pop_mode() for _ in _get_current_dispatch_mode_stack()]
+            for mode in reversed(above):
+                if mode is not self:
+                    _push_mode(mode)
+        self.active = False
+
+
+def _takes_trace(func: Any, args: Any, kwargs: Any, recording: Recording) -> bool:
+    """Whether an operation reads a traced value of the open node, or plain memory of it."""
+    if row_of_overload(func).kind is Kind.METADATA:
+        return False
+    value = first_value(args, kwargs)
+    if value is not None:
+        return value.recording is recording
+    return recording.constants.sees_trace(args)
+
+
+def _recorded(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], recording: Recording) -> Any:
+    """Run an operation and append it to the graph, where a traced value goes in."""
+    row = row_of_overload(func)
+    if row.kind is Kind.METADATA:
+        return func(*args, **kwargs)
+    if first_value(args, kwargs) is None and not recording.constants.sees_trace((*args, *kwargs.values())):
+        return _plain(func, args, kwargs, recording)
+    if row.kind is Kind.ESCAPE:
+        recording.session.escapes.read(READS.get(row.name, row.name), recording.name)
+        return func(*args, **kwargs)
+    if row.kind is Kind.PLAIN:
+        return func(*args, **kwargs)
+    call = Call(row, args, kwargs, recording, caller())
+    state = recording.random_state() if row.random else None
+    result = func(*args, **kwargs)
+    if state is not None:
+        recording.note_random(row.name, state)
+    if row.rebinds:
+        return rebound(call, result)
+    return write_down(call, result, call.mark_written(written_arguments(func, args, kwargs)))
+
+
+def _plain(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], recording: Recording) -> Any:
+    """An operation on constants: its result is one as well. A cast of a weight keeps the weight's name."""
+    before = torch.random.get_rng_state() if torch.Tag.nondeterministic_seeded in func.tags else None
+    result = func(*args, **kwargs)
+    if before is not None and not torch.equal(before, torch.random.get_rng_state()):
+        recording.session.escapes.random(str(func), recording.name, recorded=False)
+        recording.drew_by_name()
+    if type(result) is torch.Tensor and not any(result is each for each in args):
+        recording.constants.made_inside(result)
+        if func is torch.ops.aten._to_copy.default and type(args[0]) not in TRACED:
+            recording.session.casts.note(result, args[0])
+    return result

@@ -1,0 +1,62 @@
+"""``torch.func`` inside a node: what its transforms compute is recorded below them.
+
+A transform hands stand-ins to the user's function, one for a whole batch or for a value and its derivative. What is
+computed for real is seen by the dispatcher alone. So the wrapper of a transform's level opens a region there; the
+wrappers are one per process, however many sessions there are, and are taken out with the last of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from typing import TYPE_CHECKING, Any
+
+import torch._functorch.eager_transforms
+import torch._functorch.vmap
+from torch.overrides import _get_current_function_mode_stack
+
+from leapp.trace.mode import NodeMode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_LEVELS: Any = (
+    (torch._functorch.vmap, "vmap_increment_nesting"),
+    (torch._functorch.eager_transforms, "grad_increment_nesting"),
+    (torch._functorch.eager_transforms, "jvp_increment_nesting"),
+)
+_open_sessions = 0
+_originals: list[Any] = []
+
+
+def begin() -> None:
+    """Wrap the levels, unless another session did."""
+    global _open_sessions  # noqa: PLW0603 - patches are as global as what they patch
+    if _open_sessions == 0:
+        for module, name in _LEVELS:
+            original = getattr(module, name)
+            _originals.append(original)
+            setattr(module, name, _in_region(original))
+    _open_sessions += 1
+
+
+def end() -> None:
+    """Put the levels back when the last session ends."""
+    global _open_sessions  # noqa: PLW0603 - as above
+    _open_sessions -= 1
+    if _open_sessions == 0:
+        for (module, name), original in zip(_LEVELS, _originals, strict=True):
+            setattr(module, name, original)
+        _originals.clear()
+
+
+def _in_region(level: Any) -> Any:
+    @functools.wraps(level)
+    @contextlib.contextmanager
+    def wrapper(*args: Any, **kwargs: Any) -> Iterator[Any]:
+        stack = _get_current_function_mode_stack()  # type: ignore[no-untyped-call]
+        mode = next((each for each in stack if isinstance(each, NodeMode)), None)
+        with mode.watch.region() if mode is not None else contextlib.nullcontext(), level(*args, **kwargs) as entered:
+            yield entered
+
+    return wrapper
