@@ -119,7 +119,7 @@ def _in_build(policy: BuildPolicy, options: SessionOptions) -> SessionOptions:
     options = replace(options, strict=policy.strict or None, root=policy.root)
     if not _counts(policy, options):
         return options
-    return replace(options, watch_modules=policy.watch_modules, variation=policy.variation)
+    return replace(options, sentinel=True, watch_modules=policy.watch_modules, variation=policy.variation)
 
 
 def _counts(policy: BuildPolicy, options: SessionOptions) -> bool:

@@ -168,7 +168,7 @@ def _script(recording: NodeGraph, example: tuple[torch.Tensor, ...], path: Path)
         if not _as_declared(recording, frozen, example):
             return False
         frozen.save(str(path))
-    except RuntimeError:
+    except (RuntimeError, ValueError):
         # No form in the language, or one that cannot be saved; tracing knows more, or says what is wrong.
         path.unlink(missing_ok=True)
         return False
@@ -255,6 +255,8 @@ def _statement(node: fx.Node, names: dict[fx.Node, str], functions: dict[Any, st
     if node.op == "call_method":
         called = f"{_literal(arguments.pop(0), names)}.{target}"
     elif node.op == "call_function":
+        if isinstance(target, torch._ops.OpOverload):
+            target = target.overloadpacket  # the language picks the overload by the arguments
         called = functions.setdefault(target, f"f{len(functions)}_")
     else:
         raise _NoScriptFormError(node.op)

@@ -22,10 +22,13 @@ from leapp.trace._ranges import Ranges
 from leapp.trace.recorder import OpInfo, free_name
 
 if TYPE_CHECKING:
+    from types import TracebackType
+
     from torch import fx
 
     from leapp.trace.recorder import Recorder
     from leapp.trace.source import Place
+
 
 class no_hooks:  # noqa: N801 - stands where torch's own contexts stand
     """Context in which no ``__torch_function__`` and no mode, ours or the user's, sees what we do ourselves."""
@@ -38,9 +41,11 @@ class no_hooks:  # noqa: N801 - stands where torch's own contexts stand
         # Hidden for as long as the object lives.
         self._below: Any = torch._C._DisableTorchDispatch() if torch._C._len_torch_dispatch_stack() else None
 
-    def __exit__(self, *exception: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._below = None
-        self._function.__exit__(*exception)
+        self._function.__exit__(kind, error, trace)
 
 
 class Casts:

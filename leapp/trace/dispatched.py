@@ -1,8 +1,8 @@
 """Below torch's public functions: what reaches its dispatcher.
 
 Two uses of one ``TorchDispatchMode``. As the *sentinel* it names every operation that took a traced value and that no
-hook above recorded: operations of C++ extensions, entry points without a hook. In a *region*, code whose public calls do
-not say what is computed (a ``torch.func`` transform, a call under autocast), it records the operations themselves.
+hook above recorded: operations of C++ extensions, entry points without a hook. In a *region*, code whose public calls
+do not say what is computed (a ``torch.func`` transform, a call under autocast), it records the operations themselves.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from torch.utils._python_dispatch import (
 from leapp.ops._row import Kind
 from leapp.ops.aten_table import READS, row_of_overload, written_arguments
 from leapp.trace.source import caller
-from leapp.trace.tensor import TRACED, Call, first_value, rebound, write_down
+from leapp.trace.tensor import Call, first_value, rebound, write_down
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from leapp.trace.session import Session
 
 
-class DispatchWatch(TorchDispatchMode):
+class DispatchWatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """The dispatcher as one thread of a session sees it."""
 
     def __init__(self, session: Session, *, sentinel: bool) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._session = session
         self.sentinel = sentinel
         self._regions = 0
@@ -50,8 +50,7 @@ class DispatchWatch(TorchDispatchMode):
             return func(*args, **kwargs)
         if self._regions:
             return _recorded(func, args, kwargs, recording)
-        # A hook that records a call turns the others off while it runs it.
-        if torch._C._is_torch_function_enabled() and _takes_trace(func, args, kwargs, recording):
+        if not _hook_is_running() and _takes_trace(func, args, kwargs, recording):
             self._session.escapes.untraced(str(func), recording.name)
         return func(*args, **kwargs)
 
@@ -99,6 +98,11 @@ class DispatchWatch(TorchDispatchMode):
         self.active = False
 
 
+def _hook_is_running() -> bool:
+    """Whether a hook is at its call: it turns the hooks of subclasses off, and those alone."""
+    return not (torch._C._is_torch_function_enabled() or torch._C._is_torch_function_all_disabled())
+
+
 def _takes_trace(func: Any, args: Any, kwargs: Any, recording: Recording) -> bool:
     """Whether an operation reads a traced value of the open node, or plain memory of it."""
     if row_of_overload(func).kind is Kind.METADATA:
@@ -140,6 +144,6 @@ def _plain(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], recording: 
         recording.drew_by_name()
     if type(result) is torch.Tensor and not any(result is each for each in args):
         recording.constants.made_inside(result)
-        if func is torch.ops.aten._to_copy.default and type(args[0]) not in TRACED:
+        if func is torch.ops.aten._to_copy.default and isinstance(args[0], torch.Tensor):
             recording.session.casts.note(result, args[0])
     return result

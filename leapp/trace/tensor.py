@@ -25,7 +25,7 @@ from leapp.trace.recorder import NO_MEMORY, OpInfo
 from leapp.trace.source import Place, caller
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from torch import fx
 

@@ -1,0 +1,262 @@
+"""What is recorded below torch's functions: transforms, autocast, default dtypes; and the sentinel."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from leapp import errors
+from leapp._spec import ExportFormat
+from leapp.export._backend import ExportOptions, backend_for
+from leapp.graph._base import run_passes
+from leapp.graph.passes import EXPORT_PASSES
+
+LINEAR = torch.nn.Linear(4, 4)
+ATTENTION = torch.nn.MultiheadAttention(4, 2, batch_first=True).eval()
+RECURRENT = torch.nn.GRU(4, 3, batch_first=True).eval()
+MATRIX = torch.randn(4, 4, generator=torch.Generator().manual_seed(0))
+
+
+def field(x: torch.Tensor) -> torch.Tensor:
+    return (x @ MATRIX).tanh()
+
+
+def under_autocast(function, dtype=torch.bfloat16):
+    def run(x):
+        with torch.no_grad(), torch.autocast("cpu", dtype=dtype):
+            return function(x)
+
+    return run
+
+
+def with_default(dtype, function):
+    def run(x):
+        before = torch.get_default_dtype()
+        torch.set_default_dtype(dtype)
+        try:
+            return function(x)
+        finally:
+            torch.set_default_dtype(before)
+
+    return run
+
+
+def _changed_in_place(x):
+    y = LINEAR(x)
+    y[0] += 1
+    y.mul_(2)
+    return y + x
+
+
+TRANSFORMS = {
+    "vmap": lambda x: torch.func.vmap(lambda row: (row @ MATRIX).sum() * row)(x),
+    "vmap over the second axis, out at the end": lambda x: torch.func.vmap(
+        lambda c: c * c.sum(), in_dims=1, out_dims=1
+    )(x),
+    "vmap in chunks": lambda x: torch.func.vmap(field, chunk_size=2)(x),
+    "vmap within vmap": lambda x: torch.func.vmap(torch.func.vmap(lambda v: v * 2 + 1))(x),
+    "grad": lambda x: torch.func.grad(lambda v: LINEAR(v).tanh().sum())(x),
+    "grad and value": lambda x: torch.func.grad_and_value(lambda v: field(v).sum())(x)[0],
+    "grad of every row": lambda x: torch.func.vmap(torch.func.grad(lambda row: field(row).sum()))(x) + x,
+    "jvp": lambda x: torch.func.jvp(field, (x,), (torch.ones(3, 4),))[1],
+    "jacrev": lambda x: torch.func.jacrev(field)(x[0]),
+    "jacfwd": lambda x: torch.func.jacfwd(field)(x[0]),
+    "hessian": lambda x: torch.func.hessian(lambda v: field(v).sum())(x[0]),
+    "functional_call": lambda x: torch.func.functional_call(LINEAR, {"weight": MATRIX}, (x,)),
+    "what is captured": lambda x: torch.func.vmap(lambda row: row * x.sum())(torch.ones(3, 4)),
+}
+CASTS = {
+    "linear twice": under_autocast(lambda x: LINEAR(LINEAR(x))),
+    "in float16": under_autocast(lambda x: LINEAR(x).float(), torch.float16),
+    "an operation that stays in float32": under_autocast(lambda x: torch.nn.functional.layer_norm(LINEAR(x), (4,))),
+    "attention": under_autocast(lambda x: ATTENTION(x[None], x[None], x[None])[0]),
+    "writes": under_autocast(_changed_in_place),
+    "switched off inside": under_autocast(lambda x: torch.autocast("cpu", enabled=False)(LINEAR)(x)),
+}
+DEFAULTS = {
+    "true division": with_default(torch.float64, lambda x: (x * 10).long() / 3),
+    "a float beside integers": with_default(torch.float64, lambda x: (x * 10).long() * 0.1),
+    "the root of integers": with_default(torch.float64, lambda x: (x * 10).long().abs().sqrt()),
+    "two floats": with_default(torch.float64, lambda x: torch.where(x > 0, 1.0, 0.1)),
+    "half": with_default(torch.float16, lambda x: (x * 10).int() / 3),
+    "data of another dtype": with_default(torch.float64, lambda x: x * 0.1),
+    "bits": with_default(torch.float64, lambda x: (x * 10).long().view(torch.float64) > 0),
+}
+CASES = {**TRANSFORMS, **CASTS, **DEFAULTS}
+
+
+def data(seed: int) -> torch.Tensor:
+    return torch.randn(3, 4, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_recorded_as_it_ran(record, name):
+    function = CASES[name]
+    recorded = record(function, data(1))
+
+    wanted = function(data(1))
+    assert torch.equal(recorded.result, wanted)
+    assert recorded.result.dtype == wanted.dtype
+    fresh = recorded(data(2))
+    assert fresh.dtype == function(data(2)).dtype
+    torch.testing.assert_close(fresh, function(data(2)), rtol=0, atol=0, equal_nan=True)
+    assert not recorded.session.escapes.notes
+
+
+def test_sentinel_has_nothing_to_say_of_what_is_recorded(record):
+    """Every case again with the sentinel on, and a few ordinary ones."""
+    for function in (*CASES.values(), lambda x: RECURRENT(x[None])[0], lambda x: torch.einsum("ij,kj->ik", x, x)):
+        recorded = record(function, data(1), sentinel=True)
+        assert torch.equal(recorded.result, function(data(1)))
+        assert not recorded.session.escapes.notes
+
+
+@pytest.mark.parametrize("format", [ExportFormat.TORCHSCRIPT, ExportFormat.PT2, ExportFormat.ONNX])
+def test_in_every_format(record, format, tmp_path):
+    """One model of all cases, run on other data."""
+    # float16 has kernels of its own; onnxruntime multiplies no matrices in bfloat16; only .pt2 reads a number's bits.
+    left_out = [CASTS["in float16"], *(CASTS.values() if format is ExportFormat.ONNX else ())]
+    left_out += [DEFAULTS["bits"]] if format is not ExportFormat.PT2 else []
+    cases = {name: case for name, case in CASES.items() if case not in left_out}
+
+    def all_of_them(x):
+        return tuple(case(x).float() for case in cases.values())
+
+    recorded = record(all_of_them, data(1))
+    graph = run_passes(recorded.graph, EXPORT_PASSES)
+    path = tmp_path / f"model{format.suffix}"
+    backend_for(format).write(graph, (data(1),), path, ExportOptions())
+    outputs = backend_for(format).open(path, graph.spec)({"a": data(2)})
+    for name, value, wanted in zip(cases, outputs.values(), all_of_them(data(2)), strict=True):
+        torch.testing.assert_close(
+            torch.as_tensor(value), wanted, rtol=2e-2, atol=2e-2, msg=lambda m, n=name: f"{n}: {m}"
+        )
+
+
+def test_what_onnxruntime_cannot_run_is_refused_by_name(record, tmp_path):
+    graph = run_passes(record(CASTS["linear twice"], data(1)).graph, EXPORT_PASSES)
+    with pytest.raises(errors.UnsupportedOpError, match=r"torch\.addmm \(tests/trace/test_trace_dispatched\.py:\d+\)"):
+        backend_for(ExportFormat.ONNX).write(graph, (data(1),), tmp_path / "model.onnx", ExportOptions())
+
+
+def test_a_cast_weight_keeps_its_name(record):
+    recorded = record(CASTS["linear twice"], data(1))
+    assert {name: str(value.dtype) for name, value in recorded.graph.constants.items()} == {
+        "weight": "torch.bfloat16",
+        "bias": "torch.bfloat16",
+    }
+
+
+def test_the_same_weights_in_two_nodes_under_one_autocast(make_session):
+    session = make_session()
+    x, y = data(1), data(2)
+    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+        for node, tensor in (("first", x), ("second", y)):
+            session.input_tensors(node, {"in": tensor})
+            session.output_tensors(node, {"out": LINEAR(tensor)})
+    session.stop()
+    assert [len(node.recordings[0].graph.constants) for node in session.completed] == [2, 2]
+
+
+def test_a_branch_inside_a_transform_is_named(record):
+    def branching(x):
+        return torch.func.grad(lambda v: v.sum() if v.sum() > 0 else -v.sum())(x)
+
+    with pytest.raises(errors.DataDependentBranchError, match=r"test_trace_dispatched\.py:\d+"):
+        record(branching, data(1))
+
+
+def test_a_value_read_inside_a_transform_is_named(record):
+    with pytest.warns(errors.TraceEscapeWarning, match="item"):
+        record(lambda x: torch.func.grad(lambda v: (v * v.sum().item()).sum())(x), data(1))
+
+
+class TestSentinel:
+    """Operations that no hook above the dispatcher sees."""
+
+    @pytest.fixture
+    def extension(self):
+        """An entry into torch that no hook sees, as an extension in C++ has it."""
+
+        def scaled(x):
+            with torch._C.DisableTorchFunction():
+                return x * 2
+
+        return scaled
+
+    def test_names_the_operation_and_the_line(self, record, extension):
+        with pytest.warns(errors.UntracedOpWarning, match=r"aten\.mul\.Tensor.*test_trace_dispatched\.py:\d+"):
+            record(lambda x: x + extension(x), data(1), sentinel=True)
+
+    def test_raises_in_a_strict_session(self, record, extension):
+        with pytest.raises(errors.LeftTraceError, match=r"aten\.mul\.Tensor"):
+            record(lambda x: x + extension(x), data(1), strict=True)
+
+    def test_sees_plain_memory_of_the_trace(self, record, extension):
+        def through_a_view(x):
+            return x + extension(alias)
+
+        tensor = data(1)
+        alias = tensor[:]
+        with pytest.warns(errors.UntracedOpWarning, match=r"aten\.mul\.Tensor"):
+            record(through_a_view, tensor, sentinel=True)
+
+    def test_is_off_by_default(self, record, extension):
+        assert not record(lambda x: x + extension(x), data(1)).session.escapes.notes
+
+    def test_follows_the_environment(self, record, extension, monkeypatch):
+        monkeypatch.setenv("LEAPP_STRICT", "1")
+        with pytest.raises(errors.LeftTraceError):
+            record(lambda x: x + extension(x), data(1))
+
+
+class _Counting(TorchDispatchMode):
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.seen.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("sentinel", [False, True])
+def test_modes_of_the_user_see_their_own_operations(make_session, sentinel):
+    """A mode entered before the node and left inside, another the other way round: both see what they always saw."""
+
+    def program(annotate):
+        outer, inner = _Counting(), _Counting()
+        x = data(1)
+        outer.__enter__()
+        annotate("input_tensors", {"in": x})
+        y = x * 2
+        outer.__exit__(None, None, None)
+        inner.__enter__()
+        z = torch.func.vmap(lambda row: row + 1)(y) + LINEAR.weight[:3]
+        annotate("output_tensors", {"out": z})
+        w = torch.ones(2) + 1
+        inner.__exit__(None, None, None)
+        return outer.seen, inner.seen, z, w
+
+    session = make_session(sentinel=sentinel)
+    with torch.no_grad():
+        traced = program(lambda kind, tensors: getattr(session, kind)("n", tensors))
+        session.stop()
+        plain = program(lambda *_: None)
+    assert traced[:2] == plain[:2]
+    assert torch.equal(traced[2], plain[2])
+    assert not torch.utils._python_dispatch._get_current_dispatch_mode_stack()
+
+
+def test_a_device_context_entered_before_the_node_and_left_inside(make_session):
+    session = make_session()
+    x = data(1)
+    with torch.device("cpu"):
+        session.input_tensors("n", {"in": x})
+        y = x + torch.ones(4)
+    z = y + torch.ones(4)
+    session.output_tensors("n", {"out": z})
+    session.stop()
+    assert not torch.overrides._get_current_function_mode_stack()
+    assert torch.equal(z, data(1) + 1 + 1)
