@@ -127,6 +127,9 @@ def _recorded(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], recordin
         return func(*args, **kwargs)
     call = Call(row, args, kwargs, recording, caller())
     state = recording.random_state() if row.random else None
+    if row.writes:
+        for address in call.constants or ():
+            recording.constants.about_to_write(address)
     result = func(*args, **kwargs)
     if state is not None:
         recording.note_random(row.name, state)
