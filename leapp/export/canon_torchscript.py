@@ -293,7 +293,8 @@ def _without_weights(opcodes: Sequence[_Opcode]) -> list[_Opcode]:
     shift = 0
     for count, storage in enumerate(_storages(opcodes), 1):
         zero, number = _integer(0), _integer(count)
-        result[storage.count + shift] = zero
+        if storage.count is not None:
+            result[storage.count + shift] = zero
         if storage.view is None:
             continue
         begin, end = (each + shift for each in storage.span)
@@ -320,11 +321,14 @@ _Shown: TypeAlias = tuple[int, list[int], list[int]]
 
 @dataclass(frozen=True, slots=True)
 class _Storage:
-    """A reference to a storage: where the count of its elements is, and what of it the tensor around shows."""
+    """A reference to a storage: where the count of its elements is, and what of it the tensor around shows.
+
+    ``count`` is None where the storage was spelt out before.
+    """
 
     key: str
     elements: int
-    count: int
+    count: int | None
     span: tuple[int, int]
     view: _Shown | None
 
@@ -397,12 +401,17 @@ def _ends_call(opcodes: Sequence[_Opcode], index: int) -> bool:
 def _storages(opcodes: Sequence[_Opcode]) -> Iterator[_Storage]:
     """Every reference to a storage: ``('storage', class, key, device, count)`` and a persistent-id opcode.
 
-    Torch's pickler spells it out each time, followed by offset, sizes and strides of a plain tensor.
+    Followed by offset, sizes and strides of a plain tensor. Torch's pickler spells a storage out once and puts it
+    into the memo: every other tensor that sees it gets it from there.
     """
     strings: dict[int, str] = {}
+    spelt: dict[int, tuple[str, int]] = {}
     for index, opcode in enumerate(opcodes):
         if opcode.name in _STRINGS and opcodes[index + 1].name in _PUTS:
             strings[opcodes[index + 1].value] = opcode.value
+        if opcode.name in _GETS and opcode.value in spelt:
+            end, view = _view(opcodes, index + 1)
+            yield _Storage(*spelt[opcode.value], None, (index + 1, end), view)
         if opcode.name != "BINPERSID":
             continue
         begin = index
@@ -413,7 +422,10 @@ def _storages(opcodes: Sequence[_Opcode]) -> Iterator[_Storage]:
             raise DamagedArchiveError("it refers to a storage in an unknown way")
         key = opcodes[fields[2]]
         name = strings[key.value] if key.name in _GETS else key.value
-        after = index + 2 if opcodes[index + 1].name in _PUTS else index + 1
+        after = index + 1
+        if opcodes[after].name in _PUTS:
+            spelt[opcodes[after].value] = name, opcodes[fields[4]].value
+            after += 1
         end, view = _view(opcodes, after)
         yield _Storage(name, opcodes[fields[4]].value, fields[4], (after, end), view)
 

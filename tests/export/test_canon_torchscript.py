@@ -193,6 +193,32 @@ def test_a_class_that_computes_while_it_is_loaded(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:.*quantize:UserWarning")
+class Parts(nn.Module):
+    """Tensors that see parts of one storage, and leave a part of it unseen."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        whole = torch.randn(16)
+        for name, part in zip(("first", "second", "third"), whole.split(4), strict=False):
+            self.register_buffer(name, part)
+        self.register_buffer("unsafe", whole[8:].view(2, 4)[:, 1:3].t())
+
+    def forward(self, x):
+        return x * self.first + self.second - self.third, x[:2] @ self.unsafe
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_tensors_that_share_a_storage_keep_their_values(tmp_path, frozen):
+    module = torch.jit.script(Parts().eval())
+    path = tmp_path / "parts.pt"
+    (torch.jit.freeze(module) if frozen else module).save(str(path))
+    canon_torchscript.canonicalise(path)
+    x = torch.randn(4)
+    for value, expected in zip(torch.jit.load(path)(x), Parts()(x), strict=True):
+        assert torch.equal(value, expected)
+
+
 def test_quantized_weights(tmp_path):
     class Quantized(nn.Module):
         def __init__(self):
