@@ -213,12 +213,15 @@ def export(verdicts: Sequence[Verdict], format: ExportFormat, folder: Path) -> d
     backend = backend_for(format)
     path = folder / f"programs{format.suffix}"
     failure: Exception | None = None
+    written = False
     outputs: dict[str, torch.Tensor] = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             backend.write(graph, tuple(inputs.values()), path, ExportOptions())
-            outputs = backend.open(path, graph.spec)(inputs)
+            run = backend.open(path, graph.spec)
+            written = True
+            outputs = run(inputs)
         except Exception as error:
             failure = error
     # Not below ``except``: what fails next would name this failure as its cause.
@@ -228,6 +231,8 @@ def export(verdicts: Sequence[Verdict], format: ExportFormat, folder: Path) -> d
         return found | {half + i: why for i, why in export(verdicts[half:], format, folder).items()}
     if isinstance(failure, ExportError):
         return {0: f"{type(failure).__name__}: {failure}"}
+    if written and failure is not None:  # compile_graph runs every artifact, and says that this one does not
+        return {0: f"ValidationError: the artifact does not run: {failure}"}
     if failure is not None:
         text = f"{format.value} raised {type(failure).__name__}: {failure}"
         raise WrongError(f"{text}\n\n{verdicts[0].program.text}")
@@ -235,9 +240,9 @@ def export(verdicts: Sequence[Verdict], format: ExportFormat, folder: Path) -> d
     refused: dict[int, str] = {}
     for name, value in outputs.items():
         index = int(name[1:].partition("_")[0])
-        if value.dtype != expected[name].dtype:
+        if value.dtype != expected[name].dtype or value.shape != expected[name].shape:
             # The first sample shows it: compile_graph refuses the artifact by name.
-            refused[index] = f"ValidationError: {value.dtype} instead of {expected[name].dtype}"
+            refused[index] = "ValidationError: an output of another dtype or shape"
             continue
         found = _difference(value, expected[name], rounded=True)
         if found:

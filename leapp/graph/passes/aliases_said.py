@@ -85,6 +85,10 @@ _ON_BY_DEFAULT: Final = _DROPOUTS - {torch.nn.functional.alpha_dropout, torch.nn
 
 def _as_view(recording: NodeGraph, call: fx.Node, node: fx.Node, source: Any) -> None:
     shape = tuple(recording.specs[node.name].shape)
+    if isinstance(source, fx.Node) and recording.specs.get(source.name) == recording.specs[node.name]:
+        node.replace_all_uses_with(source)
+        recording.graph.erase_node(node)
+        return
     if call.target in _BROADCAST:
         node.op, node.target, node.args, node.kwargs = "call_method", "expand", (source, shape), {}
     else:
