@@ -6,11 +6,18 @@ other patches there is one per process, taken out with the last session.
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+import importlib.abc
+import importlib.machinery
+import sys
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
 from leapp.trace.tensor import alias_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _Base: Any = torch._C.TensorBase
 _open_sessions = 0
@@ -20,9 +27,9 @@ def begin() -> None:
     """Wrap them, unless another session did."""
     global _open_sessions  # noqa: PLW0603 - patches are as global as what they patch
     if _open_sessions == 0:
-        torch.Tensor.__new__ = _made  # type: ignore[method-assign]
-        torch.Tensor.real = _REAL  # type: ignore[assignment]
-        torch.Tensor.imag = _IMAG  # type: ignore[assignment]
+        _cover()
+        if _COMPILER not in sys.modules:
+            sys.meta_path.insert(0, _finder)
     _open_sessions += 1
 
 
@@ -31,8 +38,49 @@ def end() -> None:
     global _open_sessions  # noqa: PLW0603 - as above
     _open_sessions -= 1
     if _open_sessions == 0:
-        for name in ("__new__", "real", "imag"):
-            delattr(torch.Tensor, name)
+        _uncover()
+        if _finder in sys.meta_path:
+            sys.meta_path.remove(_finder)
+
+
+def _cover() -> None:
+    torch.Tensor.__new__ = _made  # type: ignore[method-assign]
+    torch.Tensor.real = _REAL  # type: ignore[assignment]
+    torch.Tensor.imag = _IMAG  # type: ignore[assignment]
+
+
+def _uncover() -> None:
+    for name in ("__new__", "real", "imag"):
+        delattr(torch.Tensor, name)
+
+
+class _CompilerFinder(importlib.abc.MetaPathFinder):
+    """Torch's compiler takes stock of ``torch.Tensor`` when it is first imported: it must find what is torch's own."""
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
+        """The compiler's own module, imported with nothing of ours in place."""
+        if fullname != _COMPILER:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
+        if spec is not None and spec.loader is not None:
+            spec.loader.exec_module = functools.partial(_imported, spec.loader.exec_module)  # type: ignore[method-assign]
+        return spec
+
+
+def _imported(load: Callable[[Any], None], module: Any) -> None:
+    if not _open_sessions:
+        load(module)
+        return
+    _uncover()
+    try:
+        load(module)
+    finally:
+        _cover()
+
+
+_COMPILER: Final = "torch._dynamo"
+_finder = _CompilerFinder()
 
 
 def _made(cls: Any, *args: Any, **kwargs: Any) -> Any:

@@ -41,6 +41,11 @@ class DispatchWatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._paused = False
         self.active = False
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Nothing here is compiled; torch's wrapper against that would import its compiler, which takes a second."""
+        return False
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Record in a region; name what nobody recorded elsewhere."""
         del types

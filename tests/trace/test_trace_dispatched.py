@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -260,3 +263,26 @@ def test_a_device_context_entered_before_the_node_and_left_inside(make_session):
     session.stop()
     assert not torch.overrides._get_current_function_mode_stack()
     assert torch.equal(z, data(1) + 1 + 1)
+
+
+def test_the_compiler_imported_inside_a_node_finds_torch_as_it_is(tmp_path):
+    """In a process of its own: the first import counts."""
+    script = tmp_path / "entry.py"
+    script.write_text(
+        "import sys, torch, leapp\n"
+        "from leapp import annotate\n"
+        f"leapp.start('p', save_path={str(tmp_path / 'out')!r})\n"
+        "x = torch.randn(3, 4)\n"
+        "annotate.input_tensors('n', {'in': x})\n"
+        "y = torch.func.vmap(lambda row: row * 2)(x)\n"
+        "assert 'torch._dynamo' not in sys.modules\n"
+        "import torch._dynamo\n"
+        "assert 'leapp' in torch.Tensor.__new__.__module__\n"
+        "annotate.output_tensors('n', {'out': y + torch.Tensor(x)})\n"
+        "leapp.stop()\n"
+        "assert '__new__' not in vars(torch.Tensor)\n"
+        "twice = torch.compile(lambda t: torch.Tensor(t) * 2, backend='eager')\n"
+        "assert torch.equal(twice(torch.ones(2)), torch.full((2,), 2.0))\n"
+    )
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
