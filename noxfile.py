@@ -100,6 +100,13 @@ def programs(session: nox.Session) -> None:
 
 
 @_session
+def ops(session: nox.Session) -> None:
+    """Record and export every function of torch, or find it in a reviewed list. Arguments: names, --formats, --most."""
+    _install(session)
+    _python(session, "tests/ops/walk_ops.py", *session.posargs, env={"OMP_NUM_THREADS": "1"})
+
+
+@_session
 def lint(session: nox.Session) -> None:
     """Check style, format and types. Arguments: those of `ruff check`, such as --fix."""
     _install(session)

@@ -11,12 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from leapp import errors
+from leapp.ops.format_gaps import FORMAT_GAPS
+from leapp.ops.torch_table import ESCAPES, METADATA, RANDOM, REFUSED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 ROOT: Final = Path(__file__).parents[1]
 ERRORS_PAGE: Final = ROOT / "docs" / "errors.md"
+TRACING_PAGE: Final = ROOT / "docs" / "tracing.md"
 
 _HEAD: Final = """\
 # Errors and warnings
@@ -54,6 +57,28 @@ def errors_page() -> str:
             parts.append(f"\n## {section[0].upper()}{section[1:]}\n")
         parts.append(_entry(each))
     return "".join(parts)
+
+
+def tracing_page(written: str) -> str:
+    """The page of what is traced, with its lists written again from the tables."""
+    lists = {
+        "refused": "".join(f"- {_code(each.names.split())}: {each.why}. {each.advice}\n" for each in REFUSED),
+        "metadata": f"{_code(METADATA)}\n",
+        "escapes": f"{_code(ESCAPES)}\n",
+        "random": f"{_code(RANDOM)}\n",
+        "gaps": "".join(
+            f"- Not in {' and '.join(gap.formats)}: {gap.why}. {gap.instead}\n  {_code(gap.names)}\n"
+            for gap in FORMAT_GAPS
+        ),
+    }
+    for name, text in lists.items():
+        block = re.compile(rf"(<!-- list: {name} -->\n).*?(<!-- end -->)", re.DOTALL)
+        written = block.sub(lambda match, text=text: f"{match[1]}{text}{match[2]}", written)  # type: ignore[misc]
+    return written
+
+
+def _code(names: Iterable[str]) -> str:
+    return " ".join(f"`{name}`" for name in sorted(names))
 
 
 def _entry(each: type[errors.LeappError | errors.LeappWarning]) -> str:
@@ -128,6 +153,13 @@ def main() -> int:
         else:
             ERRORS_PAGE.write_text(page, "utf-8")
             print("docs/errors.md written.")
+    written = TRACING_PAGE.read_text("utf-8")
+    if written != tracing_page(written):
+        if arguments.check:
+            problems.append("docs/tracing.md is out of date; `nox -s docs` writes its lists again.")
+        else:
+            TRACING_PAGE.write_text(tracing_page(written), "utf-8")
+            print("docs/tracing.md written.")
     print("\n".join(problems) or f"{len(pages())} pages, no broken links.")
     return 1 if problems else 0
 

@@ -23,6 +23,13 @@ def test_the_page_of_errors_is_up_to_date(generate):
     assert written == generate.errors_page(), "`nox -s docs` writes docs/errors.md again"
 
 
+def test_the_lists_of_what_is_traced_are_up_to_date(generate):
+    written = (ROOT / "docs" / "tracing.md").read_text("utf-8")
+    assert written.count("<!-- list: ") == 5
+    assert written == generate.tracing_page(written), "`nox -s docs` writes docs/tracing.md again"
+    assert "`Tensor.resize_`" in written
+
+
 def test_the_page_of_errors_has_all_of_them(generate):
     from leapp import errors
 

@@ -216,12 +216,13 @@ def _dynamo_model(
     """An ``onnx_ir.Model`` from torch's dynamo exporter, weights by reference."""
     import torch
 
+    from leapp.export._onnx_decompositions import lowered
     from leapp.export._recording import culprit_by_op, tagged_culprit, unsupported
     from leapp.export.pt2 import exported_program
 
     def convert(program: torch.export.ExportedProgram) -> Any:
         return torch.onnx.export(
-            program, (), dynamo=True, opset_version=options.opset_version, optimize=False, verbose=False
+            lowered(program), (), dynamo=True, opset_version=options.opset_version, optimize=False, verbose=False
         )
 
     program = exported_program(recording, example, format)

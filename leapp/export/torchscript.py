@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from torch import fx
+from torch.jit.frontend import FrontendError
 
 from leapp import _dtypes
 from leapp._spec import ExportFormat
@@ -168,7 +169,7 @@ def _script(recording: NodeGraph, example: tuple[torch.Tensor, ...], path: Path)
         if not _as_declared(recording, frozen, example):
             return False
         frozen.save(str(path))
-    except (RuntimeError, ValueError):
+    except (RuntimeError, ValueError, FrontendError):
         # No form in the language, or one that cannot be saved; tracing knows more, or says what is wrong.
         path.unlink(missing_ok=True)
         return False

@@ -242,7 +242,7 @@ REFUSED: Final = (
         "Use torch.func.grad or another transform of torch.func, which is recorded, or compute it outside the node.",
     ),
     _Refused(
-        "Tensor.set_ Tensor.swap_tensors Tensor.module_load",
+        "Tensor.set_ Tensor.module_load",
         "it replaces memory behind the trace",
         "Use the other tensor itself, or copy its values with Tensor.copy_.",
     ),
