@@ -443,7 +443,7 @@ def _avg_pool2d(
     return averaged[..., : counts[0].shape[0], : counts[1].shape[0]] * (area / divisors).to(self.dtype)
 
 
-@_for(_aten._adaptive_avg_pool3d.default)
+@_for(_aten._adaptive_avg_pool3d.default, _aten.adaptive_avg_pool3d.default)
 def _adaptive_avg_pool3d(self: Tensor, output_size: Sequence[int]) -> Tensor:
     """One dimension after the other: all cells of a box weigh the same."""
     for dim, size in zip((-3, -2, -1), output_size, strict=True):

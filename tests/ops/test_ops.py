@@ -63,7 +63,8 @@ def test_functions_of_torch_are_recorded(sampled):
 def test_functions_of_torch_are_exported(sampled, format):
     gaps = {name for gap in FORMAT_GAPS if format.value in gap.formats for name in gap.names}
     chosen = [trial for trial in sampled if trial.label.endswith("#0") and trial.subject.name not in gaps]
-    walk.check_format(walk.record(chosen), format)
+    # The ONNX exporter takes a second for each unrolled factorisation; the walk takes them all.
+    walk.check_format(walk.record(chosen[::4] if format is ExportFormat.ONNX else chosen), format)
 
 
 def test_lists_name_functions_of_torch():
@@ -127,7 +128,7 @@ FORMS = {
     "rmod": lambda a: 7 % (a.abs() + 1),
     "rpow": lambda a: 2**a,
     "rmatmul": lambda a: CONSTANT.T @ a,
-    "rand": lambda a: True & (a > 0),
+    "rand": lambda a: 6 & a.long(),
     "ror": lambda a: 4 | a.long(),
     "rxor": lambda a: 3 ^ a.long(),
     "rshift": lambda a: 1 << a.long().abs().clamp(max=8),
