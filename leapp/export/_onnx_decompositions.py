@@ -732,3 +732,14 @@ def _qr(self: Tensor, mode: str = "reduced") -> tuple[Tensor, Tensor]:
     if mode == "complete":
         return whole, upper.triu()
     return whole[..., :steps] if mode != "r" else self.new_zeros(0), upper[..., :steps, :].triu()
+
+
+@_for(_aten._masked_softmax.default)
+def _masked_softmax(self: Tensor, mask: Tensor, dim: int | None = None, mask_type: int | None = None) -> Tensor:
+    """``mask_type``: 0 for a mask (length, length), 1 for one (batch, length), 2 for one of the whole shape."""
+    if mask_type == 0:
+        mask = mask.reshape(1, 1, *mask.shape)
+    elif mask_type == 1:
+        mask = mask.reshape(mask.shape[0], 1, 1, mask.shape[1])
+    axis = self.dim() - 1 if dim is None else dim
+    return torch.softmax(self.masked_fill(mask, float("-inf")), axis)

@@ -14,8 +14,9 @@ Rule = Callable[..., tuple[tuple[Any, ...], dict[str, Any]]]
 Expansion = Callable[..., Any]
 """Takes ``emit(target, *args, **kwargs)``, the call's graph arguments and its eager arguments; gives the last node.
 
-``emit(..., shape=)`` says the shape of a value that has another one than the call's result. With a ``rule``, the graph
-arguments are the positional ones that the rule gives. A target that is a string names a method."""
+``emit(..., shape=, stored=)`` say shape and dtype of a value that has others than the call's result. Of a call that
+gives a tuple it gives a tuple of nodes. With a ``rule``, the arguments are the positional ones that the rule gives. A
+target that is a string names a method."""
 
 
 class Kind(Enum):

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 import torch
 
 from leapp.ops import _rules as rules
+from leapp.ops import attention
 from leapp.ops._row import Kind, Row
 
 _TensorBase: Any = torch._C.TensorBase
@@ -264,6 +265,11 @@ REFUSED: Final = (
         "Use torch.fake_quantize_per_tensor_affine, or quantise the exported model.",
     ),
     _Refused(
+        "torch._nested_tensor_from_mask torch._nested_tensor_from_mask_left_aligned",
+        "nn.TransformerEncoder packs the sequences of a padded batch into a nested tensor, which no model file holds",
+        "Make it with enable_nested_tensor=False, or set use_nested_tensor of the module to False.",
+    ),
+    _Refused(
         "Tensor.apply_ Tensor.map_ Tensor.map2_",
         "it calls a Python function for every element",
         "Write the function with tensor operations.",
@@ -273,10 +279,18 @@ REFUSED: Final = (
 
 OPERATOR_CLASSES: Final = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
 
+_FUSED: Final = {
+    attention.LAYER: (attention.encoder_layer, torch.ops.aten._transformer_encoder_layer_fwd.default),
+    attention.MULTI_HEAD: (attention.multi_head, torch.ops.aten._native_multi_head_attention.default),
+}
+"""Calls of fused kernels, and what is recorded for them."""
+
 _REFUSED: Final = {name: each for each in REFUSED for name in each.names.split()}
 
 GRADIENTS: Final = frozenset((torch.autograd.grad, torch.autograd.backward))
 """Calls that need what torch kept of each operation: where a transform of ``torch.func`` is recorded, that is known."""
+
+_FUSED_NAMES: Final = frozenset(each.__name__ for each in _FUSED)
 
 _ROWS: dict[Any, Row] = {}
 
@@ -300,6 +314,9 @@ def _derive(function: Any) -> Row:
     refused = _REFUSED.get(_listed_name(function, name))
     if refused is not None:
         return Row(Kind.REFUSE, _listed_name(function, name), why=refused.why, advice=refused.advice)
+    if name in _FUSED_NAMES and function in _FUSED:
+        expand, operator_ = _FUSED[function]
+        return Row(Kind.RECORD, name, expand=expand, rule=attention.in_order(operator_))
     if name in ("__get__", "__set__", "__delete__"):
         return _property_row(function, name)
     if name in METADATA:

@@ -13,11 +13,16 @@ import sys
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
+from torch.overrides import _get_current_function_mode_stack
 
-from leapp.trace.tensor import alias_of
+from leapp.trace.mode import NodeMode
+from leapp.trace.tensor import TRACED, alias_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+_has_torch_function: Any = torch.overrides.has_torch_function
+_CHOOSE_BY_HOOKS: Final = ("torch.nn.modules.transformer", "torch.nn.modules.activation")
 
 _Base: Any = torch._C.TensorBase
 _open_sessions = 0
@@ -44,14 +49,26 @@ def end() -> None:
 
 
 def _cover() -> None:
+    torch.overrides.has_torch_function = _has_hooks_of_others  # type: ignore[assignment]
     torch.Tensor.__new__ = _made  # type: ignore[method-assign]
     torch.Tensor.real = _REAL  # type: ignore[assignment]
     torch.Tensor.imag = _IMAG  # type: ignore[assignment]
 
 
 def _uncover() -> None:
+    torch.overrides.has_torch_function = _has_torch_function
     for name in ("__new__", "real", "imag"):
         delattr(torch.Tensor, name)
+
+
+def _has_hooks_of_others(arguments: Any) -> bool:
+    """As torch's own; its attention modules choose a kernel by the answer, and must choose as they do untraced."""
+    if sys._getframe(1).f_globals.get("__name__") not in _CHOOSE_BY_HOOKS:
+        return bool(_has_torch_function(arguments))
+    stack = _get_current_function_mode_stack()  # type: ignore[no-untyped-call]
+    if any(not isinstance(mode, NodeMode) for mode in stack):
+        return bool(_has_torch_function(arguments))
+    return bool(_has_torch_function([each for each in arguments if type(each) not in TRACED])) and not stack
 
 
 class _CompilerFinder(importlib.abc.MetaPathFinder):

@@ -396,7 +396,10 @@ def write_down(call: Call, result: Any, written: tuple[int, ...]) -> Any:
         return _tensor_again(call, result, written)
     if isinstance(result, (tuple, list)) and _has_tensor(result):
         node = _append(call, OpInfo(call.place, NO_MEMORY, written, None, None))
-        _wrap_items(call, node, result)
+        if isinstance(node, tuple):
+            _wrap_each(call, node, result)
+        else:
+            _wrap_items(call, node, result)
     elif call.row.writes:
         _append(call, OpInfo(call.place, NO_MEMORY, written, None, None))
         _adopt_written(call)
@@ -445,21 +448,24 @@ def _tensor_again(call: Call, result: torch.Tensor, written: tuple[int, ...]) ->
     return result
 
 
-def _append(call: Call, info: OpInfo) -> fx.Node:
+def _append(call: Call, info: OpInfo) -> Any:
     recorder, row = call.recording.recorder, call.row
     graph_args, graph_kwargs = call.graph_args, call.graph_kwargs
     if row.expand is not None:
 
-        def emit(target: Any, *emitted: Any, shape: Any = info.shape, **keywords: Any) -> fx.Node:
-            form = info if shape is info.shape else info._replace(shape=shape)
+        def emit(
+            target: Any, *emitted: Any, shape: Any = info.shape, stored: Any = info.dtype, **keywords: Any
+        ) -> fx.Node:
+            form = info if shape is info.shape else info._replace(shape=shape, dtype=stored)
             if isinstance(target, str):
                 return recorder.call("call_method", target, target, emitted, keywords, form)
             return recorder.call("call_function", target, target.__name__, emitted, keywords, form)
 
+        eager = call.args
         if row.rule is not None:
             graph_args, _ = row.rule(*graph_args, **graph_kwargs)
-        last: fx.Node = row.expand(emit, graph_args, call.args)
-        return last
+            eager, _ = row.rule(*call.args, **call.kwargs)
+        return row.expand(emit, graph_args, eager)
     if row.rule is not None:
         graph_args, graph_kwargs = row.rule(*graph_args, **graph_kwargs)
     if "generator" in graph_kwargs:
@@ -526,6 +532,18 @@ def _has_tensor(things: Any) -> bool:
     return any(
         isinstance(item, torch.Tensor) or (isinstance(item, (tuple, list)) and _has_tensor(item)) for item in things
     )
+
+
+def _wrap_each(call: Call, nodes: tuple[Any, ...], items: Any) -> None:
+    """Elements of a result that were recorded one by one."""
+    recorder = call.recording.recorder
+    for node, item in zip(nodes, items, strict=True):
+        if isinstance(item, torch.Tensor) and node is not None:
+            with no_hooks():
+                address, dtype, shape = item.untyped_storage()._cdata, item.dtype, item.shape
+            memory = recorder.new_memory()
+            recorder.info[node] = OpInfo(call.place, memory, (), dtype, shape)
+            mark(item, Value(call.recording, node, memory, address), call.recording.session)
 
 
 def _wrap_items(call: Call, node: fx.Node, items: Any) -> None:
