@@ -34,6 +34,8 @@ class Kind(Enum):
     """A conversion that keeps the trace (``torch.tensor(x)``, ``torch.as_tensor(x)``)."""
     OPERATOR = auto()
     """A call of ``torch.ops``: made as the public function that it stands for."""
+    CONTROL = auto()
+    """Control flow that takes Python functions: done as Python does it, so that a branch on a traced value is named."""
     REFUSE = auto()
     """Cannot be recorded; ``why`` says so."""
 

@@ -308,6 +308,15 @@ def _derive(function: Any) -> Row:
     if isinstance(function, OPERATOR_CLASSES):
         base = name.partition(".")[0]
         return Row(Kind.OPERATOR, base, target=function, random=base in MAY_DRAW)
+    if isinstance(function, torch._ops.HigherOrderOperator):
+        if name in ("cond", "while_loop"):
+            return Row(Kind.CONTROL, f"torch.{name}")
+        return Row(
+            Kind.REFUSE,
+            f"torch.ops.higher_order.{name}",
+            why="it hands Python functions to torch's compiler",
+            advice="Write the loop in Python: it is unrolled. For elements of a batch, use torch.func.vmap.",
+        )
     why = _unnameable(function)
     if why:
         return Row(Kind.REFUSE, name, why=why, advice="Call a public function.")

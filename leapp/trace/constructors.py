@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 from torch.overrides import _get_current_function_mode_stack
 
+from leapp.ops.torch_table import row_of
 from leapp.trace.mode import NodeMode
-from leapp.trace.tensor import TRACED, alias_of
+from leapp.trace.tensor import TRACED, alias_of, first_value, refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,13 +52,14 @@ def end() -> None:
 def _cover() -> None:
     torch.overrides.has_torch_function = _has_hooks_of_others  # type: ignore[assignment]
     torch.Tensor.__new__ = _made  # type: ignore[method-assign]
+    torch.Tensor.set_ = _set  # type: ignore[assignment, method-assign]
     torch.Tensor.real = _REAL  # type: ignore[assignment]
     torch.Tensor.imag = _IMAG  # type: ignore[assignment]
 
 
 def _uncover() -> None:
     torch.overrides.has_torch_function = _has_torch_function
-    for name in ("__new__", "real", "imag"):
+    for name in ("__new__", "set_", "real", "imag"):
         delattr(torch.Tensor, name)
 
 
@@ -105,6 +107,15 @@ def _made(cls: Any, *args: Any, **kwargs: Any) -> Any:
     if len(args) == 1 and cls is torch.Tensor:
         alias_of(args[0], result)
     return result
+
+
+@functools.wraps(_Base.set_)
+def _set(tensor: torch.Tensor, *source: Any, **kwargs: Any) -> Any:
+    """Torch's binding asks no hook."""
+    value = first_value((tensor, *source), kwargs)
+    if value is not None and value.recording is not None and value.recording.open:
+        raise refused(row_of(_Base.set_), value.recording)
+    return _Base.set_(tensor, *source, **kwargs)
 
 
 class _Assignable(property):

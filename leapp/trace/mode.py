@@ -75,6 +75,10 @@ class NodeMode(TorchFunctionMode):
             recording.drew_by_name()
         return result
 
+    def recording(self) -> Recording | None:
+        """The node that is open in this thread."""
+        return self._session.open_in_this_thread()
+
     def is_active(self) -> bool:
         """Whether calls in this thread come here."""
         return self in _get_current_function_mode_stack()  # type: ignore[no-untyped-call]

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import sys
 from operator import getitem as _getitem
-from types import EllipsisType
+from types import EllipsisType, FunctionType
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -18,7 +19,7 @@ import torch
 from leapp.errors import UnrecordableOpError, WrongThreadError
 from leapp.ops import aten
 from leapp.ops._row import Kind, Row
-from leapp.ops.torch_table import LENGTHS, MAY_DRAW, SELECTS, STATISTICS, row_of
+from leapp.ops.torch_table import GRADIENTS, LENGTHS, MAY_DRAW, SELECTS, STATISTICS, row_of
 from leapp.trace._lineage import Value, plain_class, register_wrapper
 from leapp.trace.constants import no_hooks, same_bytes
 from leapp.trace.recorder import NO_MEMORY, OpInfo
@@ -92,6 +93,10 @@ _COPIES: Final = frozenset(
     ("clone", "__deepcopy__", "detach", "contiguous", "to", "cpu", "data", "getitem", "alias", "view_as")
 )
 """Calls that may hand on the very values they were given."""
+
+
+class _NoGraphFormError(UnrecordableOpError):
+    """An argument that no graph holds; where the called function is Python code, its own calls may be recorded."""
 
 
 class Call:
@@ -192,7 +197,7 @@ class Call:
             return None
         if kind.__name__ == "tensortype":  # torch.LongTensor, as x.type() takes it
             return f"{thing.__module__}.{thing.__name__}"
-        raise UnrecordableOpError(
+        raise _NoGraphFormError(
             node=self.recording.name,
             op=f"an argument of type {kind.__module__}.{kind.__qualname__}",
             where=self.recording.where(self.place),
@@ -330,11 +335,23 @@ def first_value(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Value | None:
     return found
 
 
+def _from_inside(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], recording: Recording) -> Any:
+    """A function of torch's own in Python that was given a function: the calls inside it are recorded one by one."""
+    with recording.session.hooked():
+        torch._C._set_skip_next_torch_function(True)  # type: ignore[attr-defined]  # the question for hooks that its first line asks
+        return func(*args, **kwargs)
+
+
 def _record(func: Any, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any], recording: Recording) -> Any:
     if _under_autocast("cpu"):
         with recording.session.watch().region(), _no_subclass():
             return func(*args, **kwargs)
-    call = Call(row, args, kwargs, recording, caller(3))
+    try:
+        call = Call(row, args, kwargs, recording, caller(3))
+    except _NoGraphFormError:
+        if not (isinstance(func, FunctionType) and row.target is func):
+            raise
+        return _from_inside(func, args, kwargs, recording)
     state = recording.random_state() if row.random else None
     if call.constants and _may_write(row, kwargs):
         for address in call.constants:
@@ -634,6 +651,11 @@ def _special(func: Any, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any],
         recording.session.escapes.read(row.name, recording.name)
         return run(func, row, args, kwargs)
     if row.kind is Kind.REFUSE:
+        if row.name in _OF_THEIR_OWN and not _is_traced(args[0], recording):
+            return plain_call(func, args, kwargs)  # a buffer of the user's own, resized after a traced tensor
+        if func in GRADIENTS and _asked_by_a_transform():
+            with recording.session.watch().region():
+                return plain_call(func, args, kwargs)
         if row.name.endswith("data") and _sees_the_same(*args):
             # What is left of ``x.data += 1`` after the write that it is.
             with _no_subclass():
@@ -643,6 +665,8 @@ def _special(func: Any, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any],
         return _crossing(func, row, args, kwargs, recording)
     if row.kind is Kind.OPERATOR:
         return _operator(func, args, kwargs, recording)
+    if row.kind is Kind.CONTROL:
+        return _controlled(row, args, recording)
     if first_value(args[1:], kwargs) is not None:  # x.new_tensor(y): a factory that was given traced data
         recording.session.escapes.untraced(row.name, recording.name)
     with _no_subclass():
@@ -673,6 +697,37 @@ def _operator(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], recordin
         )  # fmt: skip
     plain_row = Row(Kind.RECORD, name, target=overload, writes=bool(written), random=name in MAY_DRAW)
     return _record(overload, plain_row, args, kwargs, recording)
+
+
+_OF_THEIR_OWN: Final = frozenset(("Tensor.resize_", "Tensor.resize_as_"))
+
+
+def _is_traced(thing: Any, recording: Recording) -> bool:
+    return type(thing) in TRACED or recording.constants.sees_trace((thing,))
+
+
+def _asked_by_a_transform() -> bool:
+    """Whether ``torch.func`` asks for a gradient: what it kept of each operation was recorded below it."""
+    frame = sys._getframe(1)
+    for _ in range(8):
+        if frame.f_globals.get("__name__") == "torch._functorch.eager_transforms":
+            return True
+        if frame.f_back is None:
+            break
+        frame = frame.f_back
+    return False
+
+
+def _controlled(row: Row, args: tuple[Any, ...], recording: Recording) -> Any:
+    """``torch.cond`` and ``while_loop``: the functions run as Python would run them."""
+    with recording.session.hooked():
+        if row.name == "torch.cond":
+            condition, if_true, if_false, operands = args
+            return (if_true if condition else if_false)(*operands)
+        goes_on, body, carried, fixed = args
+        while goes_on(*carried, *fixed):
+            carried = tuple(body(*carried, *fixed))
+        return carried
 
 
 def _sees_the_same(first: Any, second: Any) -> bool:

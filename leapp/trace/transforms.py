@@ -15,7 +15,9 @@ import torch._functorch.eager_transforms
 import torch._functorch.vmap
 from torch.overrides import _get_current_function_mode_stack
 
+from leapp.errors import UnrecordableOpError
 from leapp.trace.mode import NodeMode
+from leapp.trace.source import caller
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,6 +27,7 @@ _LEVELS: Any = (
     (torch._functorch.eager_transforms, "grad_increment_nesting"),
     (torch._functorch.eager_transforms, "jvp_increment_nesting"),
 )
+_linearize: Any = torch._functorch.eager_transforms.linearize
 _open_sessions = 0
 _originals: list[Any] = []
 
@@ -37,6 +40,7 @@ def begin() -> None:
             original = getattr(module, name)
             _originals.append(original)
             setattr(module, name, _in_region(original))
+        torch.func.linearize = torch._functorch.eager_transforms.linearize = _refused_in_node  # type: ignore[assignment]
     _open_sessions += 1
 
 
@@ -47,15 +51,33 @@ def end() -> None:
     if _open_sessions == 0:
         for (module, name), original in zip(_LEVELS, _originals, strict=True):
             setattr(module, name, original)
+        torch.func.linearize = torch._functorch.eager_transforms.linearize = _linearize
         _originals.clear()
+
+
+@functools.wraps(_linearize)
+def _refused_in_node(function: Any, *primals: Any) -> Any:
+    """It traces by itself, with tensors that stand for nothing."""
+    mode = _open_node()
+    recording = mode.recording() if mode is not None else None
+    if recording is not None:
+        raise UnrecordableOpError(
+            node=recording.name, op="torch.func.linearize", where=recording.where(caller()),
+            why="it traces the function by itself", advice="Use torch.func.jvp, which gives the same derivative.",
+        )  # fmt: skip
+    return _linearize(function, *primals)
+
+
+def _open_node() -> NodeMode | None:
+    stack = _get_current_function_mode_stack()  # type: ignore[no-untyped-call]
+    return next((each for each in stack if isinstance(each, NodeMode)), None)
 
 
 def _in_region(level: Any) -> Any:
     @functools.wraps(level)
     @contextlib.contextmanager
     def wrapper(*args: Any, **kwargs: Any) -> Iterator[Any]:
-        stack = _get_current_function_mode_stack()  # type: ignore[no-untyped-call]
-        mode = next((each for each in stack if isinstance(each, NodeMode)), None)
+        mode = _open_node()
         with mode.watch.region() if mode is not None else contextlib.nullcontext(), level(*args, **kwargs) as entered:
             yield entered
 

@@ -1,0 +1,128 @@
+"""Calls that take Python functions, autograd functions, and ways to another memory."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+import torch
+from torch._higher_order_ops import scan, while_loop
+from torch.utils.checkpoint import checkpoint
+
+from leapp import errors
+
+
+def data(seed):
+    return torch.randn(3, 4, generator=torch.Generator().manual_seed(seed))
+
+
+class Exponential(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.exp()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * ctx.saved_tensors[0].exp()
+
+
+class Shifted(torch.autograd.Function):
+    """The newer form: a context set up apart, and an input handed on."""
+
+    @staticmethod
+    def forward(x, amount):
+        y = x.clone()
+        y.add_(amount)
+        return y, x
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):  # noqa: ARG004 - torch names it
+        ctx.amount = inputs[1]
+
+    @staticmethod
+    def backward(ctx, first, second):  # noqa: ARG004 - as torch calls it
+        return first + second, None
+
+
+class Written(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.mark_dirty(x)
+        return x.add_(1)
+
+    @staticmethod
+    def backward(ctx, grad):  # noqa: ARG004 - as torch calls it
+        return grad
+
+
+def in_another_thread(x):
+    found = []
+    thread = threading.Thread(target=lambda: found.append(torch.ones(3) @ torch.ones(3)))
+    thread.start()
+    thread.join()
+    return x * found[0]
+
+
+def in_inference_mode(x):
+    with torch.inference_mode():
+        return (x * 2).sum(0)
+
+
+NORMALISED = torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(4, 4))
+RESPONSE = torch.nn.CrossMapLRN2d(3)
+TRIPLET = torch.nn.TripletMarginWithDistanceLoss(distance_function=torch.nn.PairwiseDistance())
+CASES = {
+    "cond on a constant": lambda x: torch.cond(torch.tensor(True), lambda y: y + 1, lambda y: y - 1, (x,)),
+    "cond on a bool": lambda x: torch.cond(False, lambda y: y + 1, lambda y: y - 1, (x,)),
+    "a loop that counts": lambda x: while_loop(lambda i, _: i < 3, lambda i, y: (i + 1, y * 2), (torch.tensor(0), x))[
+        1
+    ],
+    "checkpoint": lambda x: checkpoint(lambda y: y * 2, x, use_reentrant=False),
+    "a function as an argument": lambda x: TRIPLET(x, x + 1, x.flip(0)),
+    "a buffer resized after a traced tensor": lambda x: RESPONSE(x[None, None]),
+    "autograd function": lambda x: Exponential.apply(x) + 1,
+    "autograd function, newer form": lambda x: Shifted.apply(x, 2)[0] * Shifted.apply(x, 2)[1],
+    "autograd function that writes": lambda x: Written.apply(x * 2) + x,
+    "vjp": lambda x: torch.func.vjp(lambda y: (y.sin() * y).cumsum(0), x)[1](torch.ones(3, 4))[0],
+    "another thread": in_another_thread,
+    "inference mode": in_inference_mode,
+    "a parametrisation": lambda x: NORMALISED(x),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("sentinel", [False, True])
+def test_recorded_as_it_ran(record, name, sentinel):
+    function = CASES[name]
+    recorded = record(function, data(1), sentinel=sentinel)
+    assert torch.equal(recorded.result, function(data(1)))
+    torch.testing.assert_close(recorded(data(2)), function(data(2)).detach(), rtol=1e-6, atol=1e-6)
+    assert not recorded.session.escapes.notes
+
+
+def test_cond_on_a_traced_value_is_a_branch(record):
+    with pytest.raises(errors.DataDependentBranchError, match=r"test_trace_control\.py:\d+"):
+        record(lambda x: torch.cond(x.sum() > 0, lambda y: y + 1, lambda y: y - 1, (x,)), data(1))
+
+
+@pytest.mark.parametrize(
+    ("function", "text"),
+    [
+        (lambda x: scan(lambda c, y: (c + y, c + y), torch.zeros(4), x)[1], r"higher_order\.scan at .*\n.*vmap"),
+        (lambda x: torch.func.linearize(torch.sin, x)[1](torch.ones(3, 4)), r"linearize at .*\n.*torch\.func\.jvp"),
+        (lambda x: torch.zeros(3, 4).set_(x) + 1, r"Tensor\.set_ at .*\n.*copy_"),
+        (lambda x: x.set_(torch.zeros(3, 4)) + 1, r"Tensor\.set_ at .*\n.*copy_"),
+    ],
+)
+def test_refused_by_name(record, function, text):
+    with pytest.raises(errors.UnrecordableOpError, match=text):
+        record(function, data(1))
+
+
+def test_nothing_stays_patched(record):
+    record(lambda x: x + 1, data(1))
+    assert "set_" not in vars(torch.Tensor)
+    assert "leapp" not in torch.func.linearize.__code__.co_filename
+    buffer = torch.zeros(2)
+    assert buffer.set_(torch.ones(3)).shape == (3,)
