@@ -48,6 +48,13 @@ class no_hooks:  # noqa: N801 - stands where torch's own contexts stand
         self._function.__exit__(kind, error, trace)
 
 
+def unwrapped(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor that a stand-in of ``torch.func`` stands for; any other tensor itself."""
+    while torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        tensor = torch._C._functorch.get_unwrapped(tensor)
+    return tensor
+
+
 class Casts:
     """Which plain tensor is a cast of which other one: under autocast a weight's cast keeps the weight's name."""
 
@@ -220,7 +227,7 @@ class Constants:
     def use(self, tensor: torch.Tensor, place: Place) -> tuple[fx.Node, int, int]:
         """The graph node, memory and storage address of a plain tensor that a recorded call is about to read."""
         self._refuse_kinds(tensor, place)
-        if tensor.is_neg():
+        if tensor.is_neg() or tensor._is_zerotensor():
             return self._detached_copy(tensor, place)
         if tensor.is_conj():
             with torch.no_grad():
@@ -558,7 +565,9 @@ def _tensors_by_storage(module: torch.nn.Module) -> dict[int, tuple[str, torch.T
         *module.named_parameters(remove_duplicate=False),
         *module.named_buffers(remove_duplicate=False),
     ):
-        if tensor.layout is torch.strided and tensor.device.type != "meta":
+        # A transform of torch.func may have put its stand-ins in the place of the weights.
+        tensor = unwrapped(tensor)  # noqa: PLW2901 - what has a memory
+        if _has_memory(tensor) and tensor.device.type != "meta":
             with no_hooks():
                 named.setdefault(tensor.untyped_storage()._cdata, (name.replace("_orig_mod.", ""), tensor))
     return named

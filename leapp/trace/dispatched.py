@@ -62,15 +62,23 @@ class DispatchWatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
     @contextlib.contextmanager
     def region(self) -> Iterator[None]:
         """Record every operation that runs inside."""
-        self._regions += 1
-        if not self.active:
-            self.activate()
+        self.begin_region()
         try:
             yield
         finally:
-            self._regions -= 1
-            if not self._regions and not self.sentinel:
-                self.remove()
+            self.end_region()
+
+    def begin_region(self) -> None:
+        """Record every operation from here on."""
+        self._regions += 1
+        if not self.active:
+            self.activate()
+
+    def end_region(self) -> None:
+        """Record no more, unless another region is open."""
+        self._regions = max(0, self._regions - 1)
+        if not self._regions and not self.sentinel:
+            self.remove()
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
@@ -130,6 +138,8 @@ def _recorded(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], recordin
         return func(*args, **kwargs)
     if row.kind is Kind.PLAIN:
         return func(*args, **kwargs)
+    if _of_shapes(args, kwargs):
+        return func(*args, **kwargs)
     call = Call(row, args, kwargs, recording, caller())
     state = recording.random_state() if row.random else None
     if row.writes:
@@ -141,6 +151,14 @@ def _recorded(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], recordin
     if row.rebinds:
         return rebound(call, result)
     return write_down(call, result, call.mark_written(written_arguments(func, args, kwargs)))
+
+
+def _of_shapes(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether torch only asks what shape a result would have, on its device without memory."""
+    device = kwargs.get("device")
+    return (device is not None and device.type == "meta") or any(
+        isinstance(each, torch.Tensor) and each.device.type == "meta" for each in args
+    )
 
 
 def _plain(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], recording: Recording) -> Any:

@@ -9,6 +9,7 @@ from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack,
 
 from leapp.ops._row import Kind
 from leapp.ops.torch_table import GRADIENTS, row_of
+from leapp.trace.constants import unwrapped
 from leapp.trace.tensor import (
     TRACED,
     TracedParameter,
@@ -122,9 +123,7 @@ def _stands_for_trace(things: tuple[Any, ...], recording: Recording) -> bool:
             if _stands_for_trace(tuple(thing), recording):
                 return True
         elif isinstance(thing, torch.Tensor):
-            inner = thing
-            while torch._C._functorch.is_functorch_wrapped_tensor(inner):
-                inner = torch._C._functorch.get_unwrapped(inner)
+            inner = unwrapped(thing)
             if type(inner) in TRACED or recording.constants.sees_trace((inner,)):
                 return True
     return False

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch._functorch.eager_transforms
 import torch._functorch.vmap
+from torch.autograd import forward_ad
 from torch.overrides import _get_current_function_mode_stack
 
 from leapp.errors import UnrecordableOpError
@@ -28,6 +29,7 @@ _LEVELS: Any = (
     (torch._functorch.eager_transforms, "jvp_increment_nesting"),
 )
 _linearize: Any = torch._functorch.eager_transforms.linearize
+_original_enter, _original_exit = forward_ad.enter_dual_level, forward_ad.exit_dual_level
 _open_sessions = 0
 _originals: list[Any] = []
 
@@ -40,6 +42,7 @@ def begin() -> None:
             original = getattr(module, name)
             _originals.append(original)
             setattr(module, name, _in_region(original))
+        forward_ad.enter_dual_level, forward_ad.exit_dual_level = _enter_dual_level, _exit_dual_level
         torch.func.linearize = torch._functorch.eager_transforms.linearize = _refused_in_node  # type: ignore[assignment]
     _open_sessions += 1
 
@@ -51,8 +54,25 @@ def end() -> None:
     if _open_sessions == 0:
         for (module, name), original in zip(_LEVELS, _originals, strict=True):
             setattr(module, name, original)
+        forward_ad.enter_dual_level, forward_ad.exit_dual_level = _original_enter, _original_exit
         torch.func.linearize = torch._functorch.eager_transforms.linearize = _linearize
         _originals.clear()
+
+
+@functools.wraps(_original_enter)
+def _enter_dual_level() -> Any:
+    mode = _open_node()
+    if mode is not None:
+        mode.watch.begin_region()
+    return _original_enter()  # type: ignore[no-untyped-call]
+
+
+@functools.wraps(_original_exit)
+def _exit_dual_level(*, level: Any = None) -> None:
+    _original_exit(level=level)  # type: ignore[no-untyped-call]
+    mode = _open_node()
+    if mode is not None:
+        mode.watch.end_region()
 
 
 @functools.wraps(_linearize)

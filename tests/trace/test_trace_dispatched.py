@@ -7,6 +7,7 @@ import sys
 
 import pytest
 import torch
+from torch.autograd import forward_ad
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from leapp import errors
@@ -23,6 +24,15 @@ MATRIX = torch.randn(4, 4, generator=torch.Generator().manual_seed(0))
 
 def field(x: torch.Tensor) -> torch.Tensor:
     return (x @ MATRIX).tanh()
+
+
+def _dual(x: torch.Tensor) -> torch.Tensor:
+    with forward_ad.dual_level():
+        return forward_ad.unpack_dual(field(forward_ad.make_dual(x, x * 2))).tangent
+
+
+WEIGHTS = {name: value.detach() for name, value in LINEAR.named_parameters()}
+ENSEMBLE = {name: torch.stack([value, value * 2]) for name, value in WEIGHTS.items()}
 
 
 def under_autocast(function, dtype=torch.bfloat16):
@@ -66,6 +76,18 @@ TRANSFORMS = {
     "jacrev": lambda x: torch.func.jacrev(field)(x[0]),
     "jacfwd": lambda x: torch.func.jacfwd(field)(x[0]),
     "hessian": lambda x: torch.func.hessian(lambda v: field(v).sum())(x[0]),
+    "hessian of a power": lambda x: torch.func.hessian(lambda v: (field(v) ** 2).sum())(x[0]),
+    "dual numbers": lambda x: _dual(x),
+    "gradients of weights": lambda x: torch.func.grad(
+        lambda weights: torch.func.functional_call(LINEAR, weights, (x,)).mean()
+    )(WEIGHTS)["weight"],
+    "gradients of weights for each row": lambda x: torch.func.vmap(
+        torch.func.grad(lambda weights, row: torch.func.functional_call(LINEAR, weights, (row,)).pow(2).sum()),
+        in_dims=(None, 0),
+    )(WEIGHTS, x)["weight"],
+    "an ensemble": lambda x: torch.func.vmap(
+        lambda weights, inputs: torch.func.functional_call(LINEAR, weights, (inputs,)), in_dims=(0, None)
+    )(ENSEMBLE, x),
     "functional_call": lambda x: torch.func.functional_call(LINEAR, {"weight": MATRIX}, (x,)),
     "what is captured": lambda x: torch.func.vmap(lambda row: row * x.sum())(torch.ones(3, 4)),
 }
