@@ -132,7 +132,19 @@ def _derive(overload: Any) -> Row:
     target = _RENAMED.get(name) or _public(name)
     if target is None and hasattr(torch.Tensor, name) and _first_is_tensor(overload):
         return Row(Kind.RECORD, name, op="call_method", target=name, random=random, writes=writes)
-    return Row(Kind.RECORD, name.lstrip("_"), target=target or overload, random=random, writes=writes)
+    rule = _all_arguments(overload) if hasattr(torch._C._nn, name) else None
+    return Row(Kind.RECORD, name.lstrip("_"), target=target or overload, rule=rule, random=random, writes=writes)
+
+
+def _all_arguments(overload: Any) -> Any:
+    """A rule that says defaults aloud: those of ``torch._C._nn`` are not always those of the operator."""
+    ordered = [each for each in overload._schema.arguments if not each.kwarg_only]
+
+    def rule(*args: Any, **kwargs: Any) -> Args:
+        rest = [kwargs.pop(each.name, each.default_value) for each in ordered[len(args) :]]
+        return (*args, *rest), kwargs
+
+    return rule
 
 
 def _public(name: str) -> Any:

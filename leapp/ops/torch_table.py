@@ -290,7 +290,7 @@ _REFUSED: Final = {name: each for each in REFUSED for name in each.names.split()
 GRADIENTS: Final = frozenset((torch.autograd.grad, torch.autograd.backward))
 """Calls that need what torch kept of each operation: where a transform of ``torch.func`` is recorded, that is known."""
 
-_FUSED_NAMES: Final = frozenset(each.__name__ for each in _FUSED)
+FUSED_NAMES: Final = frozenset(each.__name__ for each in _FUSED)
 
 _ROWS: dict[Any, Row] = {}
 
@@ -323,7 +323,7 @@ def _derive(function: Any) -> Row:
     refused = _REFUSED.get(_listed_name(function, name))
     if refused is not None:
         return Row(Kind.REFUSE, _listed_name(function, name), why=refused.why, advice=refused.advice)
-    if name in _FUSED_NAMES and function in _FUSED:
+    if name in FUSED_NAMES and function in _FUSED:
         expand, operator_ = _FUSED[function]
         return Row(Kind.RECORD, name, expand=expand, rule=attention.in_order(operator_))
     if name in ("__get__", "__set__", "__delete__"):

@@ -76,6 +76,8 @@ class Recording:
         self.graph: NodeGraph | None = None
         self.sample: Sample | None = None
         self._inputs: dict[str, _Input] = {}
+        self.broken: BaseException | None = None
+        """An error that another thread met with a value of this entry."""
         self._port_of: dict[int, str] = {}
         """id of an input's tensor -> its port."""
         self._memory_at: dict[int, int] = {}
@@ -175,6 +177,8 @@ class Recording:
 
     def close(self, leaves: Sequence[Leaf], static: Sequence[Leaf], place: Place) -> None:
         """Check the outputs, erase what they do not need, and keep graph and sample."""
+        if self.broken is not None:
+            raise self.broken
         nodes = [self._output_node(leaf, place) for leaf in leaves]
         nodes += [self.constants.use(leaf.tensor, place)[0] for leaf in static]
         outputs = [*leaves, *static]

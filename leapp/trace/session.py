@@ -84,6 +84,8 @@ class Session:
         self._open: dict[int, list[Recording]] = {}
         self._modes: dict[int, NodeMode] = {}
         self._sentinel = options.sentinel or self.escapes.strict
+        self.own_modes = int(self._sentinel)
+        """How many dispatch modes of an open node's thread are ours, outside a region."""
         self.casts = Casts()
         self._collector = CollectorPause()
         self._references: list[weakref.ref[torch.Tensor]] = []

@@ -19,7 +19,7 @@ import torch
 from leapp.errors import UnrecordableOpError, WrongThreadError
 from leapp.ops import aten
 from leapp.ops._row import Kind, Row
-from leapp.ops.torch_table import GRADIENTS, LENGTHS, MAY_DRAW, SELECTS, STATISTICS, row_of
+from leapp.ops.torch_table import FUSED_NAMES, GRADIENTS, LENGTHS, MAY_DRAW, SELECTS, STATISTICS, row_of
 from leapp.trace._lineage import Value, plain_class, register_wrapper
 from leapp.trace.constants import no_hooks, same_bytes
 from leapp.trace.recorder import NO_MEMORY, OpInfo
@@ -37,6 +37,7 @@ _no_subclass: Any = torch._C.DisableTorchFunctionSubclass
 # Bound once: both are asked for every call.
 _default_dtype = torch.get_default_dtype
 _under_autocast = torch.is_autocast_enabled
+_dispatch_modes = torch._C._len_torch_dispatch_stack
 
 
 class TracedTensor(torch.Tensor):
@@ -272,10 +273,12 @@ def dispatch(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             return _outside(func, row, args, kwargs, first)
         recording = again
     if recording.thread != recording.session.thread():
-        raise WrongThreadError(
+        # A thread's error is printed and gone: the node raises it again when it closes.
+        recording.broken = WrongThreadError(
             node=recording.name, thread=recording.session.thread_name(), owner=recording.thread_name,
             where=recording.where(caller()),
         )  # fmt: skip
+        raise recording.broken
     if row.kind is Kind.RECORD:
         return _record(func, row, args, kwargs, recording)
     return _special(func, row, args, kwargs, recording)
@@ -335,6 +338,27 @@ def first_value(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Value | None:
     return found
 
 
+def _from_below(func: Any, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any], recording: Recording) -> Any:
+    """A call whose meaning its name does not say: autocast casts its arguments, a dispatch mode of the user's acts."""
+    if row.name in FUSED_NAMES:
+        raise UnrecordableOpError(
+            node=recording.name, op=f"torch.{row.name} under autocast or a TorchDispatchMode",
+            where=recording.where(caller()), why="the fused kernel casts inside itself",
+            advice="Switch it off with torch.backends.mha.set_fastpath_enabled(False).",
+        )  # fmt: skip
+    with recording.session.watch().region(), _no_subclass():
+        result = func(*args, **kwargs)
+    if _has_plain_tensor(result) and not any(result is each for each in args):
+        recording.session.escapes.untraced(row.name, recording.name)
+    return result
+
+
+def _has_plain_tensor(thing: Any) -> bool:
+    if isinstance(thing, (tuple, list)):
+        return any(_has_plain_tensor(each) for each in thing)
+    return isinstance(thing, torch.Tensor) and type(thing) not in TRACED
+
+
 def _from_inside(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], recording: Recording) -> Any:
     """A function of torch's own in Python that was given a function: the calls inside it are recorded one by one."""
     with recording.session.hooked():
@@ -343,9 +367,8 @@ def _from_inside(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], recor
 
 
 def _record(func: Any, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any], recording: Recording) -> Any:
-    if _under_autocast("cpu"):
-        with recording.session.watch().region(), _no_subclass():
-            return func(*args, **kwargs)
+    if _under_autocast("cpu") or _dispatch_modes() > recording.session.own_modes:
+        return _from_below(func, row, args, kwargs, recording)
     try:
         call = Call(row, args, kwargs, recording, caller(3))
     except _NoGraphFormError:

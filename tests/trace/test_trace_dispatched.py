@@ -97,6 +97,15 @@ CASTS = {
     "an operation that stays in float32": under_autocast(lambda x: torch.nn.functional.layer_norm(LINEAR(x), (4,))),
     "attention": under_autocast(lambda x: ATTENTION(x[None], x[None], x[None])[0]),
     "writes": under_autocast(_changed_in_place),
+    "losses": under_autocast(
+        lambda x: torch.stack(
+            [
+                torch.nn.functional.mse_loss(x @ MATRIX, x),
+                torch.nn.functional.huber_loss(x @ MATRIX, x, reduction="sum"),
+                torch.nn.functional.smooth_l1_loss(x, x.flip(0)),
+            ]
+        )
+    ),
     "switched off inside": under_autocast(lambda x: torch.autocast("cpu", enabled=False)(LINEAR)(x)),
 }
 DEFAULTS = {
@@ -272,6 +281,48 @@ def test_modes_of_the_user_see_their_own_operations(make_session, sentinel):
     assert traced[:2] == plain[:2]
     assert torch.equal(traced[2], plain[2])
     assert not torch.utils._python_dispatch._get_current_dispatch_mode_stack()
+
+
+class _Sine(TorchDispatchMode):
+    """Changes what one operation computes."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        func = torch.ops.aten.sin.default if func is torch.ops.aten.tanh.default else func
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("sentinel", [False, True])
+def test_what_a_mode_of_the_user_does_is_recorded(record, sentinel):
+    def changed(x):
+        with _Sine():
+            y = torch.tanh(x @ MATRIX)
+        return y + torch.tanh(x)
+
+    recorded = record(changed, data(1), sentinel=sentinel)
+    assert torch.equal(recorded.result, (data(1) @ MATRIX).sin() + data(1).tanh())
+    assert torch.equal(recorded(data(2)), (data(2) @ MATRIX).sin() + data(2).tanh())
+
+
+class _ThroughNumPy(TorchDispatchMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func is torch.ops.aten.tanh.default:
+            return torch.from_numpy(args[0].numpy() * 3)
+        return func(*args, **(kwargs or {}))
+
+
+def test_what_a_mode_of_the_user_computes_elsewhere_is_named(record):
+    def changed(x):
+        with _ThroughNumPy():
+            return x + torch.tanh(x)
+
+    with pytest.warns(errors.UntracedOpWarning, match="tanh"):
+        record(changed, data(1))
+
+
+def test_fused_attention_under_autocast_is_refused_by_name(record):
+    layer = torch.nn.TransformerEncoderLayer(4, 2, 8, batch_first=True).eval()
+    with pytest.raises(errors.UnrecordableOpError, match="set_fastpath_enabled"):
+        record(under_autocast(lambda x: layer(x[None])), data(1))
 
 
 def test_a_device_context_entered_before_the_node_and_left_inside(make_session):

@@ -416,7 +416,8 @@ def test_another_thread_is_refused(make_session):
     thread.start()
     thread.join()
     assert "in thread 'camera'" in str(raised[0])
-    session.output_tensors("n", {"y": x + 1})
+    with pytest.raises(errors.WrongThreadError, match="camera"):  # what the thread meant to do is missing
+        session.output_tensors("n", {"y": x + 1})
 
 
 def test_a_node_in_another_thread_records_there(make_session):
