@@ -219,6 +219,8 @@ class Constants:
         self.in_trace: set[int] = set()
         """Addresses of storages that the trace owns, at least in part."""
         self._made: dict[int, weakref.ref[torch.Tensor]] = {}
+        self._handed_out: dict[int, Any] = {}
+        """Storages of traced values that the user's code was given, by address; kept, so that no address comes back."""
         self._references: dict[str, Constant] = {}
         self._module_names: dict[int, tuple[Any, dict[int, tuple[str, torch.Tensor]]]] = {}
         self._searched = 0
@@ -241,6 +243,14 @@ class Constants:
         if stored is None:
             stored = _Storage(untyped, self._recorder.new_memory(), self._is_made_inside(address))
             self._storages[address] = stored
+            if address in self._handed_out and address not in self.in_trace:
+                raise UnrecordableOpError(
+                    node=self._node_name,
+                    op="a tensor over the storage of a traced value",
+                    where=f"{place.code.co_filename}:{place.line}",
+                    why="its memory was taken with .untyped_storage() or .storage(), which no recording holds",
+                    advice="Use the traced tensor itself, or a view of it.",
+                )
         found = self._in_trace(stored, tensor, place) or self._known(stored, tensor, place)
         if found is not None:
             return found, stored.memory, address
@@ -400,6 +410,10 @@ class Constants:
             elif isinstance(thing, (list, tuple)) and self.sees_trace(tuple(thing)):
                 return True
         return False
+
+    def hand_out(self, storage: Any) -> None:
+        """The user's code took the storage of a traced value."""
+        self._handed_out[storage._cdata] = storage
 
     def made_inside(self, tensor: torch.Tensor) -> None:
         """A plain tensor came into being while the node was open: its memory does not outlive the node."""

@@ -13,6 +13,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
+import torch.utils.dlpack
 from torch.overrides import _get_current_function_mode_stack
 
 from leapp.ops.torch_table import row_of
@@ -22,6 +23,10 @@ from leapp.trace.tensor import TRACED, alias_of, first_value, refused
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from leapp.trace.node import Recording
+
+_torch: Any = torch
+_dlpack: Any = torch.utils.dlpack
 _has_torch_function: Any = torch.overrides.has_torch_function
 _CHOOSE_BY_HOOKS: Final = ("torch.nn.modules.transformer", "torch.nn.modules.activation")
 
@@ -52,6 +57,9 @@ def end() -> None:
 def _cover() -> None:
     torch.overrides.has_torch_function = _has_hooks_of_others  # type: ignore[assignment]
     torch.Tensor.__new__ = _made  # type: ignore[method-assign]
+    torch.Tensor.as_subclass = _as_subclass  # type: ignore[assignment, method-assign]
+    torch.Tensor._make_subclass = staticmethod(_make_subclass)  # type: ignore[assignment, method-assign]
+    _torch.to_dlpack = _dlpack.to_dlpack = _to_dlpack
     torch.Tensor.set_ = _set  # type: ignore[assignment, method-assign]
     torch.Tensor.real = _REAL  # type: ignore[assignment]
     torch.Tensor.imag = _IMAG  # type: ignore[assignment]
@@ -59,7 +67,8 @@ def _cover() -> None:
 
 def _uncover() -> None:
     torch.overrides.has_torch_function = _has_torch_function
-    for name in ("__new__", "set_", "real", "imag"):
+    _torch.to_dlpack = _dlpack.to_dlpack = _original_to_dlpack
+    for name in ("__new__", "as_subclass", "_make_subclass", "set_", "real", "imag"):
         delattr(torch.Tensor, name)
 
 
@@ -109,12 +118,50 @@ def _made(cls: Any, *args: Any, **kwargs: Any) -> Any:
     return result
 
 
+@functools.wraps(_Base.as_subclass)
+def _as_subclass(tensor: torch.Tensor, cls: Any) -> Any:
+    result = _Base.as_subclass(tensor, cls)
+    _alias(tensor, result, "as_subclass")
+    return result
+
+
+@functools.wraps(_Base._make_subclass)
+def _make_subclass(cls: Any, data: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    result = _Base._make_subclass(cls, data, *args, **kwargs)
+    _alias(data, result, "torch.Tensor._make_subclass()")
+    return result
+
+
+def _alias(source: torch.Tensor, result: torch.Tensor, op: str) -> None:
+    """Another object over the same memory: traced as well, or named where its class is the user's."""
+    alias_of(source, result)
+    recording = _open_recording(source)
+    if recording is not None and type(result) not in TRACED:
+        recording.session.escapes.untraced(op, recording.name)
+
+
+def _to_dlpack(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    recording = _open_recording(tensor)
+    if recording is not None:
+        recording.session.escapes.read("to_dlpack", recording.name)
+    return _original_to_dlpack(tensor, *args, **kwargs)
+
+
+_original_to_dlpack = _dlpack.to_dlpack
+
+
+def _open_recording(*things: Any) -> Recording | None:
+    value = first_value(things, {})
+    recording = value.recording if value is not None else None
+    return recording if recording is not None and recording.open else None
+
+
 @functools.wraps(_Base.set_)
 def _set(tensor: torch.Tensor, *source: Any, **kwargs: Any) -> Any:
     """Torch's binding asks no hook."""
-    value = first_value((tensor, *source), kwargs)
-    if value is not None and value.recording is not None and value.recording.open:
-        raise refused(row_of(_Base.set_), value.recording)
+    recording = _open_recording(tensor, *source, *kwargs.values())
+    if recording is not None:
+        raise refused(row_of(_Base.set_), recording)
     return _Base.set_(tensor, *source, **kwargs)
 
 

@@ -137,7 +137,9 @@ def _recorded(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], recordin
         recording.session.escapes.read(READS.get(row.name, row.name), recording.name)
         return func(*args, **kwargs)
     if row.kind is Kind.PLAIN:
-        return func(*args, **kwargs)
+        made = func(*args, **kwargs)
+        recording.constants.made_inside(made)
+        return made
     if _of_shapes(args, kwargs):
         return func(*args, **kwargs)
     call = Call(row, args, kwargs, recording, caller())

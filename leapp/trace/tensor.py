@@ -260,6 +260,8 @@ def dispatch(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             _note_length(row, args)
         elif row.name == "backward":
             _note_gradients(args)
+        elif row.name in _STORAGES:
+            return _storage_of(func, args, kwargs)
         with _no_subclass():
             return func(*args, **kwargs)
     first = first_value(args, kwargs)
@@ -282,6 +284,19 @@ def dispatch(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if row.kind is Kind.RECORD:
         return _record(func, row, args, kwargs, recording)
     return _special(func, row, args, kwargs, recording)
+
+
+_STORAGES: Final = frozenset(("untyped_storage", "storage", "_typed_storage"))
+
+
+def _storage_of(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A traced value's memory is handed out; what is made of it later is recognised."""
+    with _no_subclass():
+        storage = func(*args, **kwargs)
+    value = first_value(args, {})
+    if value is not None and value.recording is not None and value.recording.open:
+        value.recording.constants.hand_out(getattr(storage, "_untyped_storage", storage))
+    return storage
 
 
 def _note_length(row: Row, args: tuple[Any, ...]) -> None:
@@ -692,8 +707,10 @@ def _special(func: Any, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any],
         return _controlled(row, args, recording)
     if first_value(args[1:], kwargs) is not None:  # x.new_tensor(y): a factory that was given traced data
         recording.session.escapes.untraced(row.name, recording.name)
-    with _no_subclass():
-        return func(*args, **kwargs)
+    result = plain_call(func, args, kwargs)
+    if isinstance(result, torch.Tensor):
+        recording.constants.made_inside(result)
+    return result
 
 
 def _operator(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], recording: Recording) -> Any:

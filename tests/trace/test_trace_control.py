@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import warnings
 
 import pytest
 import torch
@@ -118,6 +119,49 @@ def test_cond_on_a_traced_value_is_a_branch(record):
 def test_refused_by_name(record, function, text):
     with pytest.raises(errors.UnrecordableOpError, match=text):
         record(function, data(1))
+
+
+STORAGE_TAKEN = {
+    "a tensor set to a storage": lambda x: torch.tensor([]).set_((x * 2).untyped_storage(), 0, (3, 4)) + x,
+    "a typed storage": lambda x: torch.tensor([]).set_((x * 2)._typed_storage(), 0, (3, 4)) + x,
+}
+
+
+@pytest.mark.parametrize("name", STORAGE_TAKEN)
+def test_memory_taken_by_its_storage_is_refused(record, name):
+    with pytest.raises(errors.UnrecordableOpError, match="storage of a traced value"):
+        record(STORAGE_TAKEN[name], data(1))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: (x * 2).as_subclass(torch.Tensor) + x,
+        lambda x: torch.Tensor._make_subclass(torch.Tensor, x * 2) + x,
+        lambda x: torch.Tensor(x * 2) + x,
+    ],
+)
+def test_another_object_over_the_same_memory_is_traced(record, function):
+    recorded = record(function, data(1))
+    assert torch.equal(recorded.result, function(data(1)))
+    assert torch.equal(recorded(data(2)), function(data(2)))
+
+
+def test_memory_given_to_another_library_is_named(record):
+    with pytest.warns(errors.TraceEscapeWarning, match="dlpack"):
+        record(lambda x: torch.from_dlpack(torch.utils.dlpack.to_dlpack(x * 2)) + x, data(1))
+
+
+def test_a_buffer_made_like_a_traced_tensor_is_no_hidden_state(record):
+    def filled(x):
+        buffer = x.new_zeros(3, 4)
+        buffer.index_copy_(0, torch.tensor([0, 2]), x[:2])
+        return buffer + 1
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        recorded = record(filled, data(1))
+    assert torch.equal(recorded(data(2)), filled(data(2)))
 
 
 def test_nothing_stays_patched(record):
