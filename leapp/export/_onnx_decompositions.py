@@ -23,10 +23,15 @@ _TABLE: dict[Any, Callable[..., Any]] = {}
 
 def lowered(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
     """The program without the operators of the table; itself when it has none."""
-    names = {overload._schema.name for overload in _TABLE}
+    names = {overload._schema.name for overload in _TABLE} - _OF_BOOLS
     called = (getattr(node.target, "_schema", None) for node in program.graph.nodes)
+    masks = any(
+        schema.name.rstrip("_") in _OF_BOOLS and getattr(node.meta.get("val"), "dtype", None) is torch.bool
+        for node in program.graph.nodes
+        if (schema := getattr(node.target, "_schema", None)) is not None
+    )
     # A written form, ``copy_``, becomes the other one on the way.
-    if any(schema is not None and schema.name.rstrip("_") in names for schema in called):
+    if masks or any(schema is not None and schema.name.rstrip("_") in names for schema in called):
         changed: torch.export.ExportedProgram = program.run_decompositions(_TABLE)
         return changed
     return program
@@ -94,6 +99,38 @@ def _put_flat(self: Tensor, at: Tensor, source: Tensor) -> Tensor:
 def _put(self: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
     flat = torch.index_put(self.reshape(-1), (index.reshape(-1),), source.reshape(-1), accumulate=accumulate)
     return flat.reshape(self.shape)
+
+
+# --- of truth values -----------------------------------------------------------------------------------------------
+
+_OF_BOOLS: Final = frozenset(("aten::where", "aten::masked_fill", "aten::add"))
+"""Operators that lack a form for bools alone; they are common, so programs are not decomposed for others."""
+
+
+@_for(_aten.where.self, _aten.where.ScalarSelf, _aten.where.ScalarOther, _aten.where.Scalar)
+def _where(condition: Tensor, self: Any, other: Any) -> Any:
+    if not (_is_bool(self) and _is_bool(other)):
+        return NotImplemented
+    return (condition & self) | (~condition & other)
+
+
+@_for(_aten.masked_fill.Scalar, _aten.masked_fill.Tensor)
+def _masked_fill(self: Tensor, mask: Tensor, value: Any) -> Any:
+    if self.dtype is not torch.bool:
+        return NotImplemented
+    filled = value != 0 if isinstance(value, Tensor) else bool(value)
+    return (mask & filled) | (~mask & self)
+
+
+@_for(_aten.add.Tensor, _aten.add.Scalar)
+def _add(self: Tensor, other: Any, alpha: Any = 1) -> Any:
+    if not (_is_bool(self) and _is_bool(other)):
+        return NotImplemented
+    return self | (other & bool(alpha))
+
+
+def _is_bool(thing: Any) -> bool:
+    return thing.dtype is torch.bool if isinstance(thing, Tensor) else isinstance(thing, bool)
 
 
 # --- elementwise ---------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ import torch
 from leapp.ops import _rules as rules
 from leapp.ops import attention
 from leapp.ops._row import Kind, Row
+from leapp.ops.filled import FILLED
 
 _TensorBase: Any = torch._C.TensorBase
 
@@ -173,6 +174,7 @@ _METHODS: Final[dict[str, Row]] = {
         f"{name}_": _function(getattr(torch, name), writes=True, rebinds=True)
         for name in ("unsqueeze", "squeeze", "t", "transpose", "swapaxes", "swapdims")
     },
+    "new_full": FILLED["new_full"],
     # No public function of these names takes a tensor.
     **{name: _method(name) for name in ("view", "expand", "repeat", "unfold", "contiguous", "type_as", "unflatten")},
 }
@@ -225,6 +227,11 @@ SELECTS: Final = frozenset(
     "nonzero argwhere masked_select unique unique_consecutive bincount repeat_interleave".split()
 )
 """Calls whose result is as long as the data say."""
+
+LISTS: Final = frozenset(
+    "einsum meshgrid broadcast_tensors atleast_1d atleast_2d atleast_3d block_diag cartesian_prod chain_matmul".split()
+)
+"""Python functions of torch that take their tensors in a list as well, and look for hooks in none."""
 
 STATISTICS: Final = frozenset(("batch_norm", "instance_norm", "native_batch_norm"))
 """Calls that write running statistics without telling torch's version counters."""
@@ -338,6 +345,8 @@ def _derive(function: Any) -> Row:
         return Row(Kind.CROSSING, name)
     if function is torch.as_strided:
         return _METHODS["as_strided"]
+    if name in FILLED:
+        return FILLED[name]
     return Row(
         Kind.RECORD,
         name,

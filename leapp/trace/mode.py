@@ -19,6 +19,7 @@ from leapp.trace.tensor import (
     on_traced_memory,
     plain_call,
     refused,
+    takes_as_tensor,
 )
 
 if TYPE_CHECKING:
@@ -61,8 +62,8 @@ class NodeMode(TorchFunctionMode):
         return result
 
     def _read_natively(self, func: Any, row: Row, args: Any, kwargs: Any, value: Value) -> Any:
-        """A traced value where torch takes a number (``torch.full(size, x)``), or where it replaces memory."""
-        if row.kind in (Kind.CROSSING, Kind.REFUSE):
+        """A traced value that torch did not look for: in place of a number, in a list, where memory is replaced."""
+        if row.kind in (Kind.CROSSING, Kind.REFUSE) or takes_as_tensor(row, kwargs):
             return dispatch(func, args, kwargs)
         if value.recording is not None and value.recording.open:
             self._session.escapes.read(f"torch.{row.name}()", value.recording.name)

@@ -19,7 +19,8 @@ import torch
 from leapp.errors import UnrecordableOpError, WrongThreadError
 from leapp.ops import aten
 from leapp.ops._row import Kind, Row
-from leapp.ops.torch_table import FUSED_NAMES, GRADIENTS, LENGTHS, MAY_DRAW, SELECTS, STATISTICS, row_of
+from leapp.ops.filled import FILLED
+from leapp.ops.torch_table import FUSED_NAMES, GRADIENTS, LENGTHS, LISTS, MAY_DRAW, SELECTS, STATISTICS, row_of
 from leapp.trace._lineage import Value, plain_class, register_wrapper
 from leapp.trace.constants import no_hooks, same_bytes
 from leapp.trace.recorder import NO_MEMORY, OpInfo
@@ -705,7 +706,9 @@ def _special(func: Any, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any],
         return _operator(func, args, kwargs, recording)
     if row.kind is Kind.CONTROL:
         return _controlled(row, args, recording)
-    if first_value(args[1:], kwargs) is not None:  # x.new_tensor(y): a factory that was given traced data
+    if first_value(args[1:], kwargs) is not None:  # a factory that was given traced data
+        if row.name == "new_tensor":
+            return _crossing(func, row, args, kwargs, recording)
         recording.session.escapes.untraced(row.name, recording.name)
     result = plain_call(func, args, kwargs)
     if isinstance(result, torch.Tensor):
@@ -770,6 +773,16 @@ def _controlled(row: Row, args: tuple[Any, ...], recording: Recording) -> Any:
         return carried
 
 
+def takes_as_tensor(row: Row, kwargs: dict[str, Any]) -> bool:
+    """Whether a call in whose arguments torch found no traced tensor is recorded with the one that is there.
+
+    ``x.new_tensor(y)``; ``einsum(text, [x, y])``; ``torch.full(size, y)``, where torch looks at the size alone.
+    """
+    if row.name in FILLED:
+        return "out" not in kwargs
+    return row.name == "new_tensor" or row.name in LISTS
+
+
 def _sees_the_same(first: Any, second: Any) -> bool:
     """Whether two tensors lie in the same memory in the same way."""
     with no_hooks():
@@ -792,7 +805,8 @@ def plain_call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 def _crossing(func: Any, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any], recording: Recording) -> Any:
     """``torch.tensor(x)`` and friends: a copy or a cast of a traced tensor, or a stack of traced scalars."""
     call = Call(row, args, kwargs, recording, caller())
-    data = args[0] if args else kwargs.get("data", kwargs.get("obj"))
+    given = args[1:] if row.name == "new_tensor" else args
+    data = given[0] if given else kwargs.get("data", kwargs.get("obj"))
     with _no_subclass():
         result = func(*args, **kwargs)
         if result is data or not isinstance(result, torch.Tensor):

@@ -10,6 +10,7 @@ from leapp._spec import NodeSpec, Port, TensorSpec
 from leapp.errors import MalformedGraphError, NotReplayableError
 from leapp.graph._base import NodeGraph, run_passes
 from leapp.graph.check import check_graph, check_replays, run_graph
+from leapp.graph.passes.bools_as_tensors import bools_as_tensors
 from leapp.graph.passes.contiguous_constants import contiguous_constants
 from leapp.graph.passes.copy_written import copy_written
 from leapp.graph.passes.device_free import device_free
@@ -119,3 +120,20 @@ def test_constants_may_be_called_like_attributes_of_a_module(record):
     model, fresh = Model(), torch.randn(2, 3)
     recording = record(model, torch.randn(2, 3))
     assert torch.equal(recording(fresh), model(fresh))
+
+
+def test_bools_as_tensors_makes_one_constant_for_each_truth_value():
+    def build(graph, x, c):
+        mask = graph.call_function(torch.gt, (x, c))
+        kept = graph.call_function(torch.bitwise_and, (mask, True))
+        kept = graph.call_method("bitwise_or_", (kept, False))
+        return graph.call_function(torch.where, (kept, True), {"other": False})
+
+    recording = graph_of(build, torch.ones(2, 2))
+    passed = bools_as_tensors(recording)
+    assert passed.changed
+    check_graph(passed.graph)
+    assert sorted(passed.graph.constants) == ["_false", "_true", "c0"]
+    x = torch.tensor([[0.0, 2.0], [3.0, 1.0]])
+    assert torch.equal(run_graph(passed.graph, {"x": x})["y"], x > 1)
+    assert not bools_as_tensors(passed.graph).changed

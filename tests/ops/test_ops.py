@@ -103,6 +103,13 @@ def _out(function):
     return form
 
 
+def _written_after_full(a):
+    result = torch.full((3, 4), a.sum())
+    result[0] = 1.0
+    result += a
+    return result
+
+
 FORMS = {
     # known traps
     "tile": lambda a: a.tile(1, 2),
@@ -172,6 +179,16 @@ FORMS = {
     "ones-like-dtype": lambda a: torch.ones_like(a, dtype=torch.float64) * a,
     "from-a-shape": lambda a: a + torch.ones(a.shape) + torch.arange(a.shape[1]),
     "eye-of-size": lambda a: a @ torch.eye(a.size(-1)),
+    "full-of-a-traced-value": lambda a: torch.full((3, 4), a.sum()) + a,
+    "full-of-a-traced-value-cast": lambda a: torch.full(size=(2,), fill_value=a.sum() * 9, dtype=torch.int64),
+    "full-of-a-traced-int8": lambda a: torch.full((2,), a.sum().to(torch.int8)),
+    "full-of-a-traced-double": lambda a: torch.full((2,), a.double().sum()),
+    "full-of-a-traced-bool": lambda a: torch.full((2,), a[0, 0] > 0),
+    "new_full-of-a-traced-value": lambda a: INDEX.new_full((2,), a.sum() * 9) + a.long().new_full((2,), a.sum() * 9),
+    "full_like-of-a-traced-value": lambda a: torch.full_like(CONSTANT, a.sum()) + torch.full_like(a, a.max()),
+    "full_like-of-a-traced-value-cast": lambda a: torch.full_like(a, a.sum() * 9, dtype=torch.int32),
+    "written-after-full": _written_after_full,
+    "new_tensor-of-a-traced-value": lambda a: a.new_tensor([a.sum(), 2.0]) + CONSTANT.new_tensor([a[0, 0], 1.0]),
     "linspace": lambda a: a * torch.linspace(0, 1, a.shape[1]),
     # arguments of other kinds
     "numpy-integer": lambda a: a.narrow(int(np.int64(0)), np.int64(1), np.int32(2)),
@@ -189,6 +206,25 @@ FORMS = {
     "dtype": lambda a: a.to(dtype=torch.float64).sum(dtype=torch.float32),
     "where-method": lambda a: a.where(a > 0, -a),
     "where-keywords": lambda a: a.where(condition=a > 0, other=a * 2),
+    "list-for-einsum": lambda a: torch.einsum("ij,kj", [a, a]),
+    "list-for-meshgrid": lambda a: torch.meshgrid([a[0], a[1]], indexing="ij")[1],
+    "list-for-atleast_1d": lambda a: torch.atleast_1d([a[0, 0], a])[0],
+    # truth values
+    "and-true": lambda a: (a > 0) & True,
+    "true-and": lambda a: True & (a > 0),
+    "or-false": lambda a: (a > 0) | False,
+    "xor-true": lambda a: True ^ (a > 0),
+    "and-one": lambda a: (a > 0) & 1,
+    "int-and-true": lambda a: a.long() & True,
+    "int8-xor-true": lambda a: a.to(torch.int8) ^ True,
+    "scalar-and-true": lambda a: (a.sum() > 0) & True,
+    "bitwise_or-true": lambda a: torch.bitwise_or(a > 0, other=True),
+    "and-in-place": lambda a: (a > 0).bitwise_and_(True),
+    "float-masked_fill-true": lambda a: a.masked_fill(a > 1, True),
+    "where-of-truth-values": lambda a: torch.where(a > 0, True, False),
+    "where-of-masks": lambda a: torch.where(a > 0, a > 1, a < -1),
+    "masked_fill-of-a-mask": lambda a: (a > 0).masked_fill(a > 1, False),
+    "mask-plus-mask": lambda a: (a > 0) + (a < -1),
     "generator-of-tensors": lambda a: torch.stack([row * 2 for row in a]),
     # out=
     "out": _out(lambda a, out: torch.mul(a, 2, out=out)),

@@ -180,11 +180,11 @@ def test_scripted_functions_are_as_before_when_the_session_ends(make_session):
 @pytest.mark.parametrize(
     "function",
     [
-        lambda a: a + torch.full((4,), a.sum()),
-        lambda a: a + a.new_tensor([a[0], 1.0, 2.0, 3.0]),
+        lambda a: a + torch.full((4,), a.sum(), out=torch.empty(4)),
+        lambda a: torch.nn.functional.elu(torch.ones(4), alpha=a.sum()) + a,
         lambda a: (a.detach().requires_grad_().sum().backward(), a * 2)[1],
     ],
-    ids=["full", "new_tensor", "backward"],
+    ids=["full-out", "elu", "backward"],
 )
 def test_values_that_torch_reads_itself_are_said_aloud(record, function):
     with pytest.warns((errors.TraceEscapeWarning, errors.UntracedOpWarning)):

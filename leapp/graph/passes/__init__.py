@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from leapp.graph.passes.aliases_said import aliases_said
+from leapp.graph.passes.bools_as_tensors import bools_as_tensors
 from leapp.graph.passes.contiguous_constants import contiguous_constants
 from leapp.graph.passes.copy_written import copy_written
 from leapp.graph.passes.device_free import device_free
@@ -19,6 +20,7 @@ EXPORT_PASSES: Final[tuple[Pass, ...]] = (
     device_free,
     contiguous_constants,
     written_by_copy,
+    bools_as_tensors,
     aliases_said,
     copy_written,
     indexed_writes,
