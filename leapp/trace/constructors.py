@@ -58,7 +58,7 @@ def _cover() -> None:
     torch.overrides.has_torch_function = _has_hooks_of_others  # type: ignore[assignment]
     torch.Tensor.__new__ = _made  # type: ignore[method-assign]
     torch.Tensor.as_subclass = _as_subclass  # type: ignore[assignment, method-assign]
-    torch.Tensor._make_subclass = staticmethod(_make_subclass)  # type: ignore[assignment, method-assign]
+    torch.Tensor._make_subclass = staticmethod(_make_subclass)  # type: ignore[method-assign]
     _torch.to_dlpack = _dlpack.to_dlpack = _to_dlpack
     torch.Tensor.set_ = _set  # type: ignore[assignment, method-assign]
     torch.Tensor.real = _REAL  # type: ignore[assignment]
