@@ -69,6 +69,9 @@ def _normalised(target: Any) -> Any:
     return expand
 
 
+_INDEXED: Final = frozenset(("index_put", "index_put_", "_index_put_impl_", "_unsafe_index_put"))
+"""``None`` in their index lists takes a whole axis, which no binding in Python accepts: recorded as they are."""
+
 _EXPANDED: Final[dict[str, dict[str, Any]]] = {
     "_to_copy": {"expand": _cast_copy, "rule": _cast_arguments},
     "slice": {"expand": _slice, "rule": _slice_arguments},
@@ -95,7 +98,7 @@ _RENAMED: Final[dict[str, Any]] = {
 _SAID_BY_SHAPE: Final = frozenset(
     "is_same_size _has_same_storage_numel sym_size sym_stride sym_numel sym_storage_offset size stride numel dim "
     "is_pinned _pin_memory _efficientzerotensor is_contiguous is_strides_like_format is_non_overlapping_and_dense "
-    "_nested_tensor_size _version retain_grad detach_".split()
+    "_linalg_check_errors _nested_tensor_size _version retain_grad detach_".split()
 )
 
 READS: Final = {"_local_scalar_dense": "item", "item": "item", "is_nonzero": "__bool__", "equal": "equal"}
@@ -127,6 +130,8 @@ def _derive(overload: Any) -> Row:
         return Row(Kind.METADATA, name)
     if name in _NEW:
         return Row(Kind.PLAIN, name)
+    if name in _INDEXED:
+        return Row(Kind.RECORD, name.lstrip("_"), target=overload, writes=writes)
     if name in _EXPANDED:
         return Row(Kind.RECORD, name.strip("_"), **_EXPANDED[name])
     target = _RENAMED.get(name) or _public(name)

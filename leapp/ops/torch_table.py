@@ -272,9 +272,10 @@ REFUSED: Final = (
         "Use torch.fake_quantize_per_tensor_affine, or quantise the exported model.",
     ),
     _Refused(
-        "torch._nested_tensor_from_mask torch._nested_tensor_from_mask_left_aligned",
-        "nn.TransformerEncoder packs the sequences of a padded batch into a nested tensor, which no model file holds",
-        "Make it with enable_nested_tensor=False, or set use_nested_tensor of the module to False.",
+        "torch._nested_tensor_from_tensor_list torch._nested_tensor_from_mask "
+        "torch._nested_tensor_from_mask_left_aligned",
+        "it makes a nested tensor, which no model file holds; nn.TransformerEncoder does so with a padded batch",
+        "Pad the sequences; make nn.TransformerEncoder with enable_nested_tensor=False.",
     ),
     _Refused(
         "Tensor.apply_ Tensor.map_ Tensor.map2_",

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from leapp import _dtypes
 from leapp.errors import ConstantChangedError, ConstantKindError, UnrecordableOpError
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
 
     from leapp.trace.recorder import Recorder
     from leapp.trace.source import Place
+
+
+no_modes_below: Any = torch._C._DisableTorchDispatch
+"""Context in which no dispatch mode sees anything."""
 
 
 class no_hooks:  # noqa: N801 - stands where torch's own contexts stand
@@ -218,7 +223,7 @@ class Constants:
         self._storages: dict[int, _Storage] = {}
         self.in_trace: set[int] = set()
         """Addresses of storages that the trace owns, at least in part."""
-        self._made: dict[int, weakref.ref[torch.Tensor]] = {}
+        self._made: dict[int, StorageWeakRef] = {}
         self._handed_out: dict[int, Any] = {}
         """Storages of traced values that the user's code was given, by address; kept, so that no address comes back."""
         self._references: dict[str, Constant] = {}
@@ -418,16 +423,15 @@ class Constants:
     def made_inside(self, tensor: torch.Tensor) -> None:
         """A plain tensor came into being while the node was open: its memory does not outlive the node."""
         if _has_memory(tensor):
-            address = tensor.untyped_storage()._cdata
-            # A view of it may be gone sooner than what it is a view of.
-            if not self._is_made_inside(address):
-                self._made[address] = weakref.ref(tensor)
+            storage = tensor.untyped_storage()
+            # Of the storage, not of the tensor: a parameter made of a tensor outlives it.
+            if not self._is_made_inside(storage._cdata):
+                self._made[storage._cdata] = StorageWeakRef(storage)  # type: ignore[no-untyped-call]
 
     def _is_made_inside(self, address: int) -> bool:
-        # An address is given out again when its tensor is gone, so only one that lives counts.
+        # An address is given out again when its storage is gone, so only one that lives counts.
         reference = self._made.get(address)
-        tensor = reference() if reference is not None else None
-        return tensor is not None and tensor.untyped_storage()._cdata == address
+        return reference is not None and not reference.expired()  # type: ignore[no-untyped-call]
 
     def written_from_outside(self) -> list[Constant]:
         """Constants whose memory was there before the node and received a recorded write."""

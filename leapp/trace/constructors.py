@@ -16,8 +16,11 @@ import torch
 import torch.utils.dlpack
 from torch.overrides import _get_current_function_mode_stack
 
+from leapp.errors import UnrecordableOpError
 from leapp.ops.torch_table import row_of
+from leapp.trace.constants import no_hooks
 from leapp.trace.mode import NodeMode
+from leapp.trace.source import caller
 from leapp.trace.tensor import TRACED, alias_of, first_value, refused
 
 if TYPE_CHECKING:
@@ -60,6 +63,7 @@ def _cover() -> None:
     torch.Tensor.as_subclass = _as_subclass  # type: ignore[assignment, method-assign]
     torch.Tensor._make_subclass = staticmethod(_make_subclass)  # type: ignore[method-assign]
     _torch.to_dlpack = _dlpack.to_dlpack = _to_dlpack
+    _torch.jit.trace = _jit_trace
     torch.Tensor.set_ = _set  # type: ignore[assignment, method-assign]
     torch.Tensor.real = _REAL  # type: ignore[assignment]
     torch.Tensor.imag = _IMAG  # type: ignore[assignment]
@@ -68,6 +72,7 @@ def _cover() -> None:
 def _uncover() -> None:
     torch.overrides.has_torch_function = _has_torch_function
     _torch.to_dlpack = _dlpack.to_dlpack = _original_to_dlpack
+    _torch.jit.trace = _original_jit_trace
     for name in ("__new__", "as_subclass", "_make_subclass", "set_", "real", "imag"):
         delattr(torch.Tensor, name)
 
@@ -112,7 +117,8 @@ _finder = _CompilerFinder()
 
 
 def _made(cls: Any, *args: Any, **kwargs: Any) -> Any:
-    result = _Base.__new__(cls, *args, **kwargs)
+    with no_hooks():
+        result = _Base.__new__(cls, *args, **kwargs)
     if len(args) == 1 and cls is torch.Tensor:
         alias_of(args[0], result)
     return result
@@ -120,14 +126,16 @@ def _made(cls: Any, *args: Any, **kwargs: Any) -> Any:
 
 @functools.wraps(_Base.as_subclass)
 def _as_subclass(tensor: torch.Tensor, cls: Any) -> Any:
-    result = _Base.as_subclass(tensor, cls)
+    with no_hooks():
+        result = _Base.as_subclass(tensor, cls)
     _alias(tensor, result, "as_subclass")
     return result
 
 
 @functools.wraps(_Base._make_subclass)
 def _make_subclass(cls: Any, data: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-    result = _Base._make_subclass(cls, data, *args, **kwargs)
+    with no_hooks():
+        result = _Base._make_subclass(cls, data, *args, **kwargs)
     _alias(data, result, "torch.Tensor._make_subclass()")
     return result
 
@@ -147,6 +155,18 @@ def _to_dlpack(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
     return _original_to_dlpack(tensor, *args, **kwargs)
 
 
+@functools.wraps(torch.jit.trace)
+def _jit_trace(func: Any, example_inputs: Any = None, *args: Any, **kwargs: Any) -> Any:
+    recording = _open_recording(example_inputs, *(kwargs.get("example_kwarg_inputs") or {}).values())
+    if recording is not None:
+        raise UnrecordableOpError(
+            node=recording.name, op="torch.jit.trace", where=recording.where(caller()),
+            why="two tracers cannot follow one call", advice="Trace the module before the node, or call it as it is.",
+        )  # fmt: skip
+    return _original_jit_trace(func, example_inputs, *args, **kwargs)
+
+
+_original_jit_trace: Any = torch.jit.trace
 _original_to_dlpack = _dlpack.to_dlpack
 
 

@@ -114,6 +114,14 @@ def _calling(original: Any) -> Callable[..., Any]:
         recording = _open_recording(args, kwargs)
         if recording is None or torch._C._is_tracing():
             return original(callee, *args, **kwargs)
+        if torch.is_autocast_enabled("cpu"):
+            raise UnrecordableOpError(
+                node=recording.name,
+                op=f"the scripted function {callee.name!r} under autocast",
+                where=recording.where(caller()),
+                why="TorchScript casts by rules of its own",
+                advice='Call it in `with torch.autocast("cpu", enabled=False)`, or call the code it was made from.',
+            )
         try:
             return scripted.called(recording, _programs, callee, args, kwargs)
         except scripted.NoMatchError:

@@ -20,6 +20,7 @@ from torch.utils._python_dispatch import (
 
 from leapp.ops._row import Kind
 from leapp.ops.aten_table import READS, row_of_overload, written_arguments
+from leapp.trace.constants import no_hooks
 from leapp.trace.source import caller
 from leapp.trace.tensor import Call, first_value, rebound, write_down
 
@@ -54,7 +55,7 @@ class DispatchWatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if recording is None or self._paused:
             return func(*args, **kwargs)
         if self._regions:
-            return _recorded(func, args, kwargs, recording)
+            return _recorded(func, _with_memory(args), kwargs, recording)
         if not _hook_is_running() and _takes_trace(func, args, kwargs, recording):
             self._session.escapes.untraced(str(func), recording.name)
         return func(*args, **kwargs)
@@ -109,6 +110,19 @@ class DispatchWatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 if mode is not self:
                     _push_mode(mode)
         self.active = False
+
+
+def _with_memory(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Forward derivatives stand for zeros without memory; below a mode some kernels look for that memory and crash."""
+    if not any(isinstance(each, torch.Tensor) and each._is_zerotensor() for each in args):
+        return args
+    with no_hooks():
+        return tuple(
+            torch.zeros(each.shape, dtype=each.dtype)
+            if isinstance(each, torch.Tensor) and each._is_zerotensor()
+            else each
+            for each in args
+        )
 
 
 def _hook_is_running() -> bool:

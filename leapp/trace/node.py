@@ -135,6 +135,11 @@ class Recording:
 
     def _check_input(self, leaf: Leaf, place: Place) -> None:
         kind = type(leaf.tensor)
+        if torch._C._functorch.is_functorch_wrapped_tensor(leaf.tensor):
+            raise TensorClassError(
+                node=self.name, port=leaf.port, kind="stand-in of a torch.func transform",
+                why="a transform around a node hands in tensors without a memory of their own; transform inside it",
+            )  # fmt: skip
         if kind not in (torch.Tensor, torch.nn.Parameter, *TRACED):
             raise TensorClassError(
                 node=self.name, port=leaf.port, kind=f"{kind.__module__}.{kind.__qualname__}",

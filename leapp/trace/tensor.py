@@ -22,7 +22,7 @@ from leapp.ops._row import Kind, Row
 from leapp.ops.filled import FILLED
 from leapp.ops.torch_table import FUSED_NAMES, GRADIENTS, LENGTHS, LISTS, MAY_DRAW, SELECTS, STATISTICS, row_of
 from leapp.trace._lineage import Value, plain_class, register_wrapper
-from leapp.trace.constants import no_hooks, same_bytes
+from leapp.trace.constants import no_hooks, no_modes_below, same_bytes
 from leapp.trace.recorder import NO_MEMORY, OpInfo
 from leapp.trace.source import Place, caller
 
@@ -362,11 +362,31 @@ def _from_below(func: Any, row: Row, args: tuple[Any, ...], kwargs: dict[str, An
             where=recording.where(caller()), why="the fused kernel casts inside itself",
             advice="Switch it off with torch.backends.mha.set_fastpath_enabled(False).",
         )  # fmt: skip
+    modes_of_user = _dispatch_modes() > recording.session.own_modes
     with recording.session.watch().region(), _no_subclass():
         result = func(*args, **kwargs)
+    alone: Any = None
+    if not (modes_of_user or row.random or row.rebinds or _may_write(row, kwargs)):
+        # Afterwards: torch keeps casts of weights, and the region has to see them made.
+        with no_modes_below(), _no_subclass():
+            alone = func(*args, **kwargs)
+    if alone is not None and not _same(alone, result):
+        # Under a dispatch mode torch does not cast what kernels call inside themselves.
+        raise UnrecordableOpError(
+            node=recording.name, op=f"torch.{row.name} under autocast", where=recording.where(caller()),
+            why="its kernel casts inside itself",
+            advice='Call it in `with torch.autocast("cpu", enabled=False)`.',
+        )  # fmt: skip
     if _has_plain_tensor(result) and not any(result is each for each in args):
         recording.session.escapes.untraced(row.name, recording.name)
     return result
+
+
+def _same(first: Any, second: Any) -> bool:
+    """Whether two results of one call agree in every bit."""
+    if isinstance(first, (tuple, list)):
+        return len(first) == len(second) and all(map(_same, first, second))
+    return not isinstance(first, torch.Tensor) or _equal(first, second)
 
 
 def _has_plain_tensor(thing: Any) -> bool:
@@ -606,6 +626,8 @@ def _wrap_items(call: Call, node: fx.Node, items: Any) -> None:
     """Record each element of a result as an item of it; the user's container stays the one that torch made."""
     recording = call.recording
     for index, item in enumerate(items):
+        if index == 1 and call.row.name == "_pack_padded_sequence" and type(call.args[1]) not in TRACED:
+            continue  # how many sequences there are at each step follows from their lengths alone
         if isinstance(item, torch.Tensor):
             with no_hooks():
                 address = item.untyped_storage()._cdata

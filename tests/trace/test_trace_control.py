@@ -8,6 +8,7 @@ import warnings
 import pytest
 import torch
 from torch._higher_order_ops import scan, while_loop
+from torch.nn.utils.rnn import pack_padded_sequence
 from torch.utils.checkpoint import checkpoint
 
 from leapp import errors
@@ -70,6 +71,20 @@ def in_inference_mode(x):
         return (x * 2).sum(0)
 
 
+def _scripted_under_autocast(x):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        return SCRIPTED(x)
+
+
+def _a_step_of_an_optimiser(x):
+    parameter = torch.nn.Parameter(torch.zeros(3, 4))
+    parameter.grad = (x * 2).detach()
+    torch.optim.SGD([parameter], 0.1).step()
+    return parameter * 1
+
+
+SCRIPTED = torch.jit.script(torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.LayerNorm(4)))
+GRU = torch.nn.GRU(4, 3, batch_first=True)
 NORMALISED = torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(4, 4))
 RESPONSE = torch.nn.CrossMapLRN2d(3)
 TRIPLET = torch.nn.TripletMarginWithDistanceLoss(distance_function=torch.nn.PairwiseDistance())
@@ -88,6 +103,17 @@ CASES = {
     "vjp": lambda x: torch.func.vjp(lambda y: (y.sin() * y).cumsum(0), x)[1](torch.ones(3, 4))[0],
     "another thread": in_another_thread,
     "inference mode": in_inference_mode,
+    "an optimiser": _a_step_of_an_optimiser,
+    "packed sequences": lambda x: GRU(
+        pack_padded_sequence(x[None].expand(2, 3, 4), torch.tensor([3, 2]), batch_first=True)
+    )[1],
+    "another object over the same memory": lambda x: torch.Tensor(x * 2) + 1,
+    "a check inside a transform": lambda x: torch.func.vmap(
+        lambda row: torch.linalg.inv(torch.outer(row, row) + 3 * torch.eye(4))
+    )(x),
+    "the gradient of a loss": lambda x: torch.func.grad(
+        lambda a: torch.nn.functional.binary_cross_entropy_with_logits(a, (x * 2).sigmoid())
+    )(x),
     "a parametrisation": lambda x: NORMALISED(x),
 }
 
@@ -112,6 +138,9 @@ def test_cond_on_a_traced_value_is_a_branch(record):
     [
         (lambda x: scan(lambda c, y: (c + y, c + y), torch.zeros(4), x)[1], r"higher_order\.scan at .*\n.*vmap"),
         (lambda x: torch.func.linearize(torch.sin, x)[1](torch.ones(3, 4)), r"linearize at .*\n.*torch\.func\.jvp"),
+        (lambda x: torch.jit.trace(NORMALISED, x)(x), r"torch\.jit\.trace at .*\n.*before the node"),
+        (lambda x: torch.nested.as_nested_tensor([x[0], x[1, :2]]), r"nested.* at .*\n.*Pad the sequences"),
+        (_scripted_under_autocast, r"scripted function .* under autocast"),
         (lambda x: torch.zeros(3, 4).set_(x) + 1, r"Tensor\.set_ at .*\n.*copy_"),
         (lambda x: x.set_(torch.zeros(3, 4)) + 1, r"Tensor\.set_ at .*\n.*copy_"),
     ],
@@ -145,6 +174,17 @@ def test_another_object_over_the_same_memory_is_traced(record, function):
     recorded = record(function, data(1))
     assert torch.equal(recorded.result, function(data(1)))
     assert torch.equal(recorded(data(2)), function(data(2)))
+
+
+def test_a_transform_around_a_node_is_refused_by_name(make_session):
+    session = make_session()
+
+    def node(row):
+        session.input_tensors("n", {"in": row})
+        return row * 2
+
+    with pytest.raises(errors.TensorClassError, match="transform inside it"):
+        torch.func.vmap(node)(data(1))
 
 
 def test_memory_given_to_another_library_is_named(record):

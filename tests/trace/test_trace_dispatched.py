@@ -88,6 +88,16 @@ TRANSFORMS = {
     "an ensemble": lambda x: torch.func.vmap(
         lambda weights, inputs: torch.func.functional_call(LINEAR, weights, (inputs,)), in_dims=(0, None)
     )(ENSEMBLE, x),
+    "indices for one axis of several": lambda x: torch.func.vmap(
+        lambda row: row.clone().index_put_((torch.tensor([0]),), row[:1], accumulate=True)
+    )(x),
+    "the gradient of a mean": lambda x: torch.func.grad(
+        lambda v: torch.nn.functional.mse_loss(v, v * 2).double().pow(2).sum()
+    )(x),
+    "zeros that have no memory": lambda x: torch.func.jvp(
+        lambda v: torch.addr(MATRIX, v[0], v[1], beta=0.5, alpha=2.0), (x,), (x * 2,)
+    )[1],
+    "shapes asked for without memory": lambda x: torch.func.jvp(lambda v: torch.lerp(v, v * 2, 0.3), (x,), (x,))[1],
     "functional_call": lambda x: torch.func.functional_call(LINEAR, {"weight": MATRIX}, (x,)),
     "what is captured": lambda x: torch.func.vmap(lambda row: row * x.sum())(torch.ones(3, 4)),
 }
@@ -317,6 +327,11 @@ def test_what_a_mode_of_the_user_computes_elsewhere_is_named(record):
 
     with pytest.warns(errors.UntracedOpWarning, match="tanh"):
         record(changed, data(1))
+
+
+def test_a_kernel_that_casts_inside_itself_is_refused_by_name(record):
+    with pytest.raises(errors.UnrecordableOpError, match=r"linalg_pinv under autocast .*\n?.*enabled=False"):
+        record(under_autocast(lambda x: torch.linalg.pinv(x, rtol=0.1)), data(1))
 
 
 def test_fused_attention_under_autocast_is_refused_by_name(record):
