@@ -10,6 +10,7 @@ import contextlib
 import copy
 import sys
 from operator import getitem as _getitem
+from operator import setitem as _setitem
 from types import EllipsisType, FunctionType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -354,6 +355,28 @@ def first_value(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Value | None:
     return found
 
 
+def _assigned_to_itself(call: Call) -> bool:
+    """What Python's ``x[i] += y`` ends with: the view that was written is assigned to where it lies."""
+    if len(call.memories) < 2 or call.memories[0][0] != call.memories[-1][0]:
+        return False
+    owner, index, value = call.args
+    if not isinstance(value, torch.Tensor) or not _by_slices(index):
+        return False
+    with no_hooks():
+        part = owner[index]
+        layouts = [
+            [(size, stride) for size, stride in zip(each.shape, each.stride(), strict=True) if size != 1]
+            for each in (part, value)
+        ]
+        return bool(part.data_ptr() == value.data_ptr() and part.shape == value.shape and layouts[0] == layouts[1])
+
+
+def _by_slices(index: Any) -> bool:
+    """Whether an index gives a view, and holds no tensor."""
+    parts = index if isinstance(index, tuple) else (index,)
+    return all(each is None or each is Ellipsis or type(each) in (int, slice) for each in parts)
+
+
 def _from_below(func: Any, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any], recording: Recording) -> Any:
     """A call whose meaning its name does not say: autocast casts its arguments, a dispatch mode of the user's acts."""
     if row.name in FUSED_NAMES:
@@ -423,6 +446,8 @@ def _record(func: Any, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any], 
         recording.note_random(row.name, state)
     if before == after and not _may_write(row, kwargs):
         return write_down(call, result, ())
+    if row.target is _setitem and _assigned_to_itself(call):
+        return result
     if row.rebinds:
         return rebound(call, result)
     return write_down(call, result, _written(call, before, after))

@@ -189,3 +189,18 @@ def test_scripted_functions_are_as_before_when_the_session_ends(make_session):
 def test_values_that_torch_reads_itself_are_said_aloud(record, function):
     with pytest.warns((errors.TraceEscapeWarning, errors.UntracedOpWarning)):
         record(function, torch.randn(4))
+
+
+def test_an_element_of_a_matrix_changed_in_place_more_than_once(record):
+    """The matrix has one row only, so its views have strides that say nothing."""
+
+    def shifted(t):
+        matrix = torch.eye(2, 3).repeat(t.shape[0], 1, 1)
+        matrix[..., 0, 2:3] += t[..., 0:1]
+        matrix[..., 1, 2:3] += t[..., 1:2]
+        return matrix
+
+    first, second = torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0, 4.0]])
+    recorded = record(shifted, first.clone())
+    assert torch.equal(recorded.result, shifted(first))
+    assert torch.equal(recorded(second), shifted(second))
