@@ -421,12 +421,6 @@ def _distance(difference: Tensor, p: float) -> Tensor:
     return total
 
 
-@_for(_aten.native_channel_shuffle.default)
-def _channel_shuffle(self: Tensor, groups: int) -> Tensor:
-    batch, channels, *rest = self.shape
-    return self.reshape(batch, groups, channels // groups, *rest).transpose(1, 2).reshape(self.shape)
-
-
 @_for(_aten.conv_tbc.default)
 def _conv_tbc(self: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
     result = torch.nn.functional.conv1d(self.permute(1, 2, 0), weight.permute(2, 1, 0), bias, padding=pad)
@@ -627,6 +621,16 @@ def _solved(factors: Tensor, swaps: Tensor, right: Tensor) -> Tensor:
     return _solve_triangular(factors, half, upper=True)  # type: ignore[no-any-return]
 
 
+def _solved_transposed(factors: Tensor, swaps: Tensor, right: Tensor) -> Tensor:
+    half = _solve_triangular(factors.mT, right, upper=False)
+    whole = _solve_triangular(factors.mT, half, upper=True, unitriangular=True)
+    for k in reversed(range(swaps.shape[-1])):  # the swaps undo themselves, the last one first
+        rows, pivot = torch.arange(whole.shape[-2]), swaps[..., k : k + 1]
+        order = torch.where(rows == k, pivot, torch.where(rows == pivot, k, rows))
+        whole = (order.unsqueeze(-1) == rows).to(whole.dtype) @ whole
+    return whole  # type: ignore[no-any-return]
+
+
 @_for(_aten.linalg_inv_ex.default)
 def _inv_ex(self: Tensor, *, check_errors: bool = False) -> tuple[Tensor, Tensor]:
     del check_errors
@@ -695,6 +699,16 @@ def _lu_factor(self: Tensor, *, pivot: bool = True) -> tuple[Tensor, Tensor]:
     return _lu_factor_ex(self, pivot=pivot)[:2]  # type: ignore[no-any-return]
 
 
+@_for(_aten.linalg_tensorsolve.default)
+def _tensorsolve(self: Tensor, other: Tensor, dims: Sequence[int] | None = None) -> Tensor:
+    if dims:
+        moved = [axis % self.dim() for axis in dims]
+        self = self.movedim(moved, list(range(self.dim() - len(moved), self.dim())))
+    shape = self.shape[other.dim() :]
+    size = math.prod(shape)
+    return _solve(self.reshape(size, size), other.reshape(-1)).reshape(shape)  # type: ignore[no-any-return]
+
+
 @_for(_aten.linalg_tensorinv.default)
 def _tensorinv(self: Tensor, ind: int = 2) -> Tensor:
     size = math.prod(self.shape[ind:])
@@ -709,6 +723,7 @@ def _old_qr(self: Tensor, some: bool = True) -> tuple[Tensor, Tensor]:
 
 @_for(_aten.linalg_vander.default)
 def _vander(x: Tensor, *, N: int | None = None) -> Tensor:  # noqa: N803
+    x = x if x.dim() else x.unsqueeze(0)
     number = x.shape[-1] if N is None else N
     columns = [torch.ones_like(x if x.dtype.is_floating_point or x.dtype.is_complex else x.to(torch.int64))]
     for _ in range(number - 1):
@@ -732,9 +747,11 @@ def _lu_solve(
     left: bool = True,
     adjoint: bool = False,
 ) -> Tensor:
-    if not left or adjoint:
-        raise NotImplementedError("linalg.lu_solve from the right, or of the adjoint")
-    return _solved(LU, pivots.to(torch.int64) - 1, B)
+    swaps = pivots.to(torch.int64) - 1
+    right = B if left else B.mT
+    # From the right is from the left with both sides transposed; of real matrices that is the adjoint.
+    result = _solved_transposed(LU, swaps, right) if adjoint == left else _solved(LU, swaps, right)
+    return result if left else result.mT
 
 
 @_for(_aten._linalg_slogdet.default)

@@ -62,6 +62,11 @@ def strided(input: Any, size: Any, stride: Any, storage_offset: Any = None) -> A
     return (input, size, stride, storage_offset), {}
 
 
+def combined(input: Any, r: int = 2, with_replacement: bool = False) -> Args:
+    """``torch.combinations`` with positional arguments."""
+    return (input, r, with_replacement), {}
+
+
 def cast_to(dtype: torch.dtype) -> Rule:
     """``x.bool()`` -> ``x.to(torch.bool)``; a memory format goes with it."""
 

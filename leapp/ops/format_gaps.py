@@ -72,7 +72,7 @@ FORMAT_GAPS: Final[tuple[Gap, ...]] = (
         "Use rfft and irfft along one dimension, or real and imaginary parts.",
         _names(
             "Tensor.chalf Tensor.istft torch.fft.fft2 torch.fft.fftn torch.fft.ifft2 torch.fft.ifftn "
-            "torch.fft.ihfft2 torch.fft.ihfftn torch.istft torch.where"
+            "torch.fft.ihfft2 torch.fft.ihfftn torch.istft"
         ),
     ),
     Gap(
@@ -80,7 +80,7 @@ FORMAT_GAPS: Final[tuple[Gap, ...]] = (
         "how long the result is follows the data",
         "Multiply with a mask, or use torch.where.",
         _names(
-            "Tensor.masked_select Tensor.nonzero Tensor.nonzero_static Tensor.unique_consecutive "
+            "Tensor.masked_select Tensor.nonzero_static Tensor.unique_consecutive "
             "torch.masked_select torch.nonzero_static torch.unique_consecutive"
         ),
     ),

@@ -6,6 +6,7 @@ function stays ``call_method``.
 
 from __future__ import annotations
 
+import itertools
 import operator
 import sys
 from types import FunctionType
@@ -71,6 +72,17 @@ def _strided(emit: Any, args: tuple[Any, ...], eager: tuple[Any, ...]) -> Any:
 
 def _reversed(emit: Any, args: tuple[Any, ...], eager: tuple[Any, ...]) -> Any:
     return emit(torch.flip, args[0], (0,)) if eager[0].dim() else args[0]
+
+
+def _combinations(emit: Any, args: tuple[Any, ...], eager: tuple[Any, ...]) -> Any:
+    """Torch selects by a mask that is always the same; by index it says how long the result is."""
+    source, r, with_replacement = args
+    draw = itertools.combinations_with_replacement if with_replacement else itertools.combinations
+    columns = list(zip(*draw(range(len(eager[0])), r), strict=True))
+    if not columns:
+        return emit(torch.combinations, source, r, with_replacement)
+    picked = [emit(operator.getitem, source, list(column), shape=(len(column),)) for column in columns]
+    return emit(torch.stack, picked, 1)
 
 
 _OPERATORS: Final[dict[str, Row]] = {
@@ -174,10 +186,20 @@ _METHODS: Final[dict[str, Row]] = {
         f"{name}_": _function(getattr(torch, name), writes=True, rebinds=True)
         for name in ("unsqueeze", "squeeze", "t", "transpose", "swapaxes", "swapdims")
     },
+    "combinations": Row(Kind.RECORD, "combinations", expand=_combinations, rule=rules.combined),
     "new_full": FILLED["new_full"],
     # No public function of these names takes a tensor.
     **{name: _method(name) for name in ("view", "expand", "repeat", "unfold", "contiguous", "type_as", "unflatten")},
 }
+
+_FUNCTIONS: Final[dict[Any, Row]] = {
+    torch.as_strided: _METHODS["as_strided"],
+    torch.combinations: _METHODS["combinations"],
+    torch.full: FILLED["full"],
+    torch.full_like: FILLED["full_like"],
+    torch.native_channel_shuffle: _function(torch.channel_shuffle),
+}
+"""Functions that are recorded as others."""
 
 METADATA: Final[frozenset[str]] = frozenset(
     "size dim ndim ndimension shape stride numel nelement element_size storage_offset is_contiguous "
@@ -344,10 +366,8 @@ def _derive(function: Any) -> Row:
         return _method_row(function, name)
     if name in _CROSSINGS:
         return Row(Kind.CROSSING, name)
-    if function is torch.as_strided:
-        return _METHODS["as_strided"]
-    if name in FILLED:
-        return FILLED[name]
+    if function in _FUNCTIONS:
+        return _FUNCTIONS[function]
     return Row(
         Kind.RECORD,
         name,

@@ -47,7 +47,4 @@ NO_TENSORS: Final = frozenset(
 UNINITIALISED: Final = frozenset("torch.empty_like".split())
 """What they hold is not defined, so that there is nothing to compare."""
 
-PYTHON_FUNCTION: Final = frozenset("torch.nn.functional.triplet_margin_with_distance_loss".split())
-"""They are refused where they are given a Python function as an argument."""
-
 NEVER_RUN: Final = NOT_DENSE | QUANTISED | OTHER_DEVICES | NO_TENSORS

@@ -13,6 +13,7 @@ import time
 import warnings
 from pathlib import Path
 
+import forms
 import reviewed
 import samples
 import walk
@@ -44,8 +45,13 @@ def main() -> int:
         counts[kind] = counts.get(kind, 0) + 1
         trials += found[: options.most]
         problems += [problem] if problem else []
+    written = [trial for trial in forms.trials() if not options.names or trial.label in options.names]
+    problems += [f"{trial.label}: {problem}" for trial in written if (problem := recorded(trial))]
     seconds = time.perf_counter() - begin
-    print(f"{len(chosen)} functions: {counts}, {len(problems)} problems, {seconds:.0f} s", flush=True)
+    print(
+        f"{len(chosen)} functions: {counts}, {len(written)} forms of calls, {len(problems)} problems, {seconds:.0f} s",
+        flush=True,
+    )
 
     failures = []
     for format in walk.FORMATS:
@@ -55,16 +61,19 @@ def main() -> int:
         gaps = {name for gap in FORMAT_GAPS if format.value in gap.formats for name in gap.names}
         fit = [trial for trial in trials if trial.subject.name not in gaps]
         bad = []
-        for first in range(0, len(fit), BATCH):
-            bad += exported(fit[first : first + BATCH], format)
+        everything = [*fit, *written]
+        for first in range(0, len(everything), BATCH):
+            bad += exported(everything[first : first + BATCH], format)
         works = still_works([trial for trial in trials if trial.subject.name in gaps], format)
         problems += [f"{format.value}: {label}: {why}" for label, why in bad]
         problems += [f"{format.value}: {name} is listed as a gap and works" for name in works]
         failures += [f"{format.value}\t{label}\t{why}" for label, why in bad]
         held = len({trial.subject.name for trial in fit} - {label.partition("#")[0] for label, _ in bad})
-        everything = len({trial.subject.name for trial in trials})
-        share, seconds = 100 * held / max(everything, 1), time.perf_counter() - start
-        print(f"{format.value}: {held} of {everything} recorded functions ({share:.1f} %), {seconds:.0f} s", flush=True)
+        all_recorded = len({trial.subject.name for trial in trials})
+        share, seconds = 100 * held / max(all_recorded, 1), time.perf_counter() - start
+        print(
+            f"{format.value}: {held} of {all_recorded} recorded functions ({share:.1f} %), {seconds:.0f} s", flush=True
+        )
     if options.list:
         options.list.write_text("\n".join(failures) + "\n")
     print("\n".join(problems))
@@ -73,7 +82,7 @@ def main() -> int:
 
 def stale(names: set[str]) -> list[str]:
     """Names in the lists that torch does not know."""
-    listed = reviewed.NEVER_RUN | reviewed.UNINITIALISED | reviewed.PYTHON_FUNCTION
+    listed = reviewed.NEVER_RUN | reviewed.UNINITIALISED
     listed |= {name for gap in FORMAT_GAPS for name in gap.names}
     return [f"{name} is in a list and is no overridable function" for name in sorted(listed - names)]
 
@@ -102,20 +111,23 @@ def classified(subject: samples.Subject) -> tuple[str, list[walk.Trial], str]:
             if not walk.expected(trial, sample.first):
                 return "reviewed", [], f"{trial.label}: gives no tensor, and is in no list"
             walk.check_recording(walk.record([trial]))
-        except errors.UnrecordableOpError as error:
-            if subject.name in reviewed.PYTHON_FUNCTION:
-                return "refused", [], ""
-            return "recorded", [], f"{trial.label}: {error}"
         except Exception as error:  # noqa: BLE001 - whatever a recording raises is what the walk is after
             if subject.name in reviewed.UNINITIALISED:
                 return "reviewed", [], ""
             return "recorded", [], f"{trial.label}: {short(error)}"
         trials.append(trial)
-    if subject.name in reviewed.PYTHON_FUNCTION:
-        return "recorded", trials, f"{subject.name} is listed as refused and works"
     if random and not trials:
         return "random", [], ""
     return "recorded", trials, ""
+
+
+def recorded(trial: walk.Trial) -> str:
+    """What is wrong with the recording of a trial; nothing if all is well."""
+    try:
+        walk.check_recording(walk.record([trial]))
+    except Exception as error:  # noqa: BLE001 - as above
+        return short(error)
+    return ""
 
 
 def refusal(subject: samples.Subject, drawn: list[samples.Sample]) -> str:
