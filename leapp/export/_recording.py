@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import re
 from typing import TYPE_CHECKING, Any, Final
 
@@ -113,6 +114,11 @@ class _Interpreter(fx.Interpreter):
         del args, kwargs
         return self._owner.constant(str(target))
 
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        if self._exported is not None:
+            target = _EXPORTED.get(target, target)
+        return super().call_function(target, args, kwargs)
+
     def _tag(self, recorded: fx.Node, exported: fx.Graph) -> None:
         newest = None
         for node in reversed(exported.nodes):
@@ -121,6 +127,50 @@ class _Interpreter(fx.Interpreter):
                 break
             node.meta["stack_trace"] = f"{TAG}{recorded.name}"
         self._last = newest
+
+
+def _gaussian_nll_loss(
+    input: torch.Tensor,
+    target: torch.Tensor,
+    var: torch.Tensor | float,
+    full: bool = False,
+    eps: float = 1e-6,
+    reduction: str = "mean",
+) -> torch.Tensor:
+    """Without the look at the variance for negative values, on which torch.export cannot decide."""
+    variance = torch.full_like(input, var) if isinstance(var, float) else var
+    if variance.size() != input.size() and input.size()[:-1] == variance.size():
+        variance = variance.unsqueeze(-1)
+    variance = variance.clamp(min=eps)
+    loss = 0.5 * (torch.log(variance) + (input - target) ** 2 / variance)
+    if full:
+        loss = loss + 0.5 * math.log(2 * math.pi)
+    return loss.mean() if reduction == "mean" else loss.sum() if reduction == "sum" else loss
+
+
+def _grouped_mm(
+    input: torch.Tensor,
+    mat2: torch.Tensor,
+    offs: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
+    out_dtype: torch.dtype | None = None,
+) -> Any:
+    """Each row times the matrix of its group; torch.export knows it for bfloat16 alone."""
+    if input.dtype == torch.bfloat16 or offs is None or input.dim() != 2 or mat2.dim() != 3:
+        return torch._grouped_mm(input, mat2, offs=offs, bias=bias, out_dtype=out_dtype)
+    group = (torch.arange(input.shape[0]).unsqueeze(-1) >= offs).sum(dim=-1)
+    # Rows behind the last group belong to none; torch leaves them as they are in memory.
+    rows = torch.bmm(input.unsqueeze(1), mat2[group.clamp(max=mat2.shape[0] - 1)]).squeeze(1)
+    rows = rows if bias is None else rows + bias
+    return rows if out_dtype is None else rows.to(out_dtype)
+
+
+_EXPORTED: Final[dict[Any, Any]] = {
+    torch.nn.functional.gaussian_nll_loss: _gaussian_nll_loss,
+    torch._grouped_mm: _grouped_mm,
+    **({function: _grouped_mm} if (function := getattr(torch.nn.functional, "grouped_mm", None)) else {}),
+}
+"""Functions that torch.export cannot trace, and what it is given instead: the same values."""
 
 
 def argument_names(recording: NodeGraph) -> list[str]:

@@ -217,6 +217,7 @@ def _dynamo_model(
     import torch
 
     from leapp.export._onnx_decompositions import lowered
+    from leapp.export._onnx_forms import NoFormError, in_known_forms
     from leapp.export._recording import culprit_by_op, tagged_culprit, unsupported
     from leapp.export.pt2 import exported_program
 
@@ -227,9 +228,12 @@ def _dynamo_model(
 
     program = exported_program(recording, example, format)
     try:
+        program = in_known_forms(program)
         exported = convert(program)
     except ModuleNotFoundError:
         raise
+    except NoFormError as error:
+        raise unsupported(recording, format, tagged_culprit(recording, error), error) from error
     except Exception as error:  # noqa: BLE001 - the exporter may raise anything for an op that it does not know
         try:
             # It knows some composed ops in their usual forms only, such as attention with four dimensions.

@@ -50,9 +50,9 @@ def picture(channels: int = 3) -> torch.Tensor:
     return rand(1, channels, 9, 10)
 
 
-def item(package: str, name: str, code: Any, inputs: Any, label: str = "") -> None:
+def item(package: str, name: str, code: Any, inputs: Any, label: str = "", branches: tuple[str, ...] = ()) -> None:
     """A function, or a module when it is one."""
-    ITEMS.append(Item(f"{package}.{name}{label}", code if isinstance(code, type) else lambda: code, inputs))
+    ITEMS.append(Item(f"{package}.{name}{label}", code if isinstance(code, type) else lambda: code, inputs, branches))
 
 
 # --- roma ------------------------------------------------------------------------------------------------------------
@@ -68,7 +68,13 @@ for name in "rotmat_to_rotvec rotmat_to_unitquat rotmat_inverse".split():
 for name in "special_procrustes special_gramschmidt".split():
     item("roma", name, getattr(roma, name), lambda: (randn(4, 3, 3),))
 item("roma", "special_gramschmidt", roma.special_gramschmidt, lambda: (randn(4, 3, 2),), "/six-dims")
-item("roma", "symmatrixvec_to_unitquat", roma.symmatrixvec_to_unitquat, lambda: (randn(4, 10),))
+# An eigenvector has no sign: which one comes out follows from the last bit.
+item(
+    "roma",
+    "symmatrixvec_to_unitquat",
+    lambda a: roma.unitquat_to_rotmat(roma.symmatrixvec_to_unitquat(a)),
+    lambda: (randn(4, 10),),
+)
 item("roma", "quat_normalize", roma.quat_normalize, lambda: (randn(4, 4),))
 item("roma", "quat_product", roma.quat_product, lambda: (unit(4), unit(4)))
 item("roma", "quat_action", roma.quat_action, lambda: (unit(4), randn(4, 3)))
@@ -88,8 +94,18 @@ item("roma", "unitquat_slerp", roma.unitquat_slerp, lambda: (unit(3), unit(3), r
 item("roma", "unitquat_slerp_fast", roma.unitquat_slerp_fast, lambda: (unit(3), unit(3), rand(5)))
 item("roma", "rotvec_slerp", roma.rotvec_slerp, lambda: (randn(3, 3), randn(3, 3), rand(5)))
 item("roma", "rotmat_slerp", roma.rotmat_slerp, lambda: (rotation(3), rotation(3), rand(5)))
-item("roma", "euler_to_rotmat", partial(roma.euler_to_rotmat, "xyz"), lambda: (randn(4, 3),))
-item("roma", "euler_to_unitquat", partial(roma.euler_to_unitquat, "ZYX", degrees=True), lambda: (randn(4, 3) * 40,))
+item(
+    "roma",
+    "euler_to_rotmat",
+    lambda *angles: roma.euler_to_rotmat("xyz", list(angles)),
+    lambda: (randn(4), randn(4), randn(4)),
+)
+item(
+    "roma",
+    "euler_to_unitquat",
+    lambda *angles: roma.euler_to_unitquat("ZYX", list(angles), degrees=True),
+    lambda: (randn(4) * 40, randn(4) * 40, randn(4) * 40),
+)
 item("roma", "rotmat_to_euler", lambda r: roma.rotmat_to_euler("xyz", r, as_tuple=False), lambda: (rotation(4),))
 item("roma", "unitquat_to_euler", lambda q: roma.unitquat_to_euler("ZXZ", q), lambda: (unit(4),))
 item("roma", "rigid_points_registration", roma.rigid_points_registration, lambda: (randn(2, 6, 3), randn(2, 6, 3)))
@@ -293,6 +309,7 @@ item(
     lambda x, s: filters.gaussian_blur2d(x, (3, 3), s),
     lambda: (picture(), rand(1, 2) + 0.5),
     "/sigma",
+    ("kornia.filters.gaussian:_gaussian_blur2d",),
 )
 item("kornia.filters", "sobel", filters.sobel, lambda: (picture(),))
 item("kornia.filters", "laplacian", lambda x: filters.laplacian(x, 3), lambda: (picture(),))

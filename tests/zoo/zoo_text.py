@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zoo_names  # isort: skip  # before torchvision
+
 from typing import Any
 
 import torch
@@ -10,6 +12,7 @@ from torch import nn, randint, randn
 from zoo_item import Item, spread
 
 ITEMS: list[Item] = []
+assert zoo_names.NAMES
 
 SMALL = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
 WORDS = {"vocab_size": 30, "max_position_embeddings": 16}
@@ -332,12 +335,6 @@ model(
     image,
     "pixel_values",
     kind("ResNet", embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], layer_type="basic"),
-)
-model(
-    "MobileNetV1Model",
-    lambda: (randn(1, 3, 32, 32),),
-    "pixel_values",
-    kind("MobileNetV1", depth_multiplier=0.25, image_size=32, hidden_act="silu"),
 )
 model(
     "SegformerModel",

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
+import zoo_names  # isort: skip  # before torchvision
+
 from functools import partial
 from typing import Any
 
+import timm
 import torch
+import torchvision
 from torch import nn, rand, randint, randn
+from torchvision import ops
+from torchvision.models import detection, optical_flow, segmentation, video
+from torchvision.transforms.v2 import functional as T
 from zoo_item import Item, spread
 
-# The published torchvision has its compiled operators for graphics cards; with a torch for the CPU alone they do not
-# load, and without the names of these two it cannot even be imported. No item uses one of them.
-_NAMES = torch.library.Library("torchvision", "FRAGMENT")
-for _name in ("nms", "qnms"):
-    if not hasattr(torch.ops.torchvision, _name):
-        _NAMES.define(f"{_name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-
-import timm  # noqa: E402
-import torchvision  # noqa: E402
-from torchvision import ops  # noqa: E402
-from torchvision.models import detection, optical_flow, segmentation, video  # noqa: E402
-from torchvision.transforms.v2 import functional as T  # noqa: E402
-
 ITEMS: list[Item] = []
+assert zoo_names.NAMES
 
 
 def model(name: str, build: Any, *shape: int) -> None:
