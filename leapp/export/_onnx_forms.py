@@ -1,7 +1,7 @@
 """Composed ATen calls that torch's ONNX exporter gets wrong, depending on their arguments, in terms of others.
 
-What it lacks altogether is in ``_onnx_decompositions``. A row is asked while the exported program is decomposed and answers ``NotImplemented`` where the exporter's own
-translation of the call is right; then the call stays.
+What it lacks altogether is in ``_onnx_decompositions``. A row is asked while the exported program is decomposed and
+answers ``NotImplemented`` where the exporter's own translation of the call is right; then the call stays.
 """
 
 from __future__ import annotations
@@ -45,6 +45,16 @@ def _may_need(node: fx.Node) -> bool:
     if node.target is _aten.index.Tensor:
         indices: Any = node.args[1]
         return any(each is not None and each.meta["val"].dtype == torch.int32 for each in indices)
+    if node.target is _aten.scaled_dot_product_attention.default:
+        return (node.args[3] if len(node.args) > 3 else node.kwargs.get("attn_mask")) is not None
+    if node.target is _aten.lstm.input:
+        state: Any = node.args[1]
+        return bool(state[0].meta["val"].shape[-1] != state[1].meta["val"].shape[-1])
+    if _FORMS[node.target] is _resampled:
+        image: Any = node.args[0]
+        return not image.meta["val"].is_floating_point()
+    if _FORMS[node.target] in (_acos, _asin, _atan):
+        return bool(node.meta["val"].dtype == torch.float64)
     return True
 
 
