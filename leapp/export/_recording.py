@@ -165,8 +165,52 @@ def _grouped_mm(
     return rows if out_dtype is None else rows.to(out_dtype)
 
 
+def _ctc_loss(
+    log_probs: torch.Tensor,
+    targets: torch.Tensor,
+    input_lengths: Any,
+    target_lengths: Any,
+    blank: int = 0,
+    reduction: str = "mean",
+    zero_infinity: bool = False,
+) -> torch.Tensor:
+    """The forward sums over all alignments, step by step; torch's own kernel is not known to any format."""
+    if log_probs.dim() != 3 or targets.dim() != 2:
+        return torch.nn.functional.ctc_loss(
+            log_probs, targets, input_lengths, target_lengths, blank, reduction, zero_infinity
+        )
+    steps, longest = torch.as_tensor(input_lengths), torch.as_tensor(target_lengths)
+    blanks = torch.full_like(targets, blank)
+    # Targets with blanks around them: - a - b -
+    labels = torch.cat((torch.stack((blanks, targets), dim=-1).flatten(-2), blanks[:, :1]), dim=-1)
+    skips = torch.nn.functional.pad((labels[:, 2:] != blank) & (labels[:, 2:] != labels[:, :-2]), (2, 0))
+    sums = log_probs[0].gather(1, labels)
+    sums = torch.where(torch.arange(labels.shape[1]) < 2, sums, -math.inf)
+    for step in range(1, log_probs.shape[0]):
+        one = torch.nn.functional.pad(sums[:, :-1], (1, 0), value=-math.inf)
+        two = torch.where(skips, torch.nn.functional.pad(sums[:, :-2], (2, 0), value=-math.inf), -math.inf)
+        grown = _log_of_sum(torch.stack((sums, one, two), dim=-1)) + log_probs[step].gather(1, labels)
+        sums = torch.where((step < steps).unsqueeze(-1), grown, sums)
+    end = (2 * longest).unsqueeze(-1)
+    before = torch.where(end > 0, sums.gather(1, (end - 1).clamp(min=0)), -math.inf)
+    losses = -_log_of_sum(torch.cat((sums.gather(1, end), before), dim=-1))
+    if zero_infinity:
+        losses = torch.where(losses == math.inf, 0.0, losses)
+    if reduction == "mean":
+        return (losses / longest.clamp(min=1)).mean()
+    return losses.sum() if reduction == "sum" else losses
+
+
+def _log_of_sum(logs: torch.Tensor) -> torch.Tensor:
+    """Of the last dimension; minus infinity for nothing but that."""
+    largest = logs.amax(dim=-1, keepdim=True)
+    largest = torch.where(largest == -math.inf, 0.0, largest)
+    return (logs - largest).exp().sum(dim=-1).log() + largest.squeeze(-1)
+
+
 _EXPORTED: Final[dict[Any, Any]] = {
     torch.nn.functional.gaussian_nll_loss: _gaussian_nll_loss,
+    torch.nn.functional.ctc_loss: _ctc_loss,
     torch._grouped_mm: _grouped_mm,
     **({function: _grouped_mm} if (function := getattr(torch.nn.functional, "grouped_mm", None)) else {}),
 }

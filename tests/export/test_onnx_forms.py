@@ -139,6 +139,16 @@ CASES = {
         partial(F.gaussian_nll_loss, reduction="none"),
         lambda: (randn(3, 5), randn(3, 5), rand(3)),
     ),
+    **{
+        f"ctc_loss/{reduction}": (
+            partial(F.ctc_loss, blank=2, reduction=reduction, zero_infinity=reduction == "none"),
+            lambda: (
+                randn(9, 3, 6).log_softmax(2), torch.tensor([[0, 0, 1, 3], [5, 3, 3, 1], [4, 4, 4, 4]]),
+                torch.stack((torch.tensor(9), randint(7, 10, ()), torch.tensor(6))), torch.stack((randint(1, 5, ()), torch.tensor(0), torch.tensor(4))),  # noqa: E501
+            ),
+        )
+        for reduction in ("none", "mean", "sum")
+    },
     "grouped_mm": (
         lambda x, w: torch._grouped_mm(x, w, offs=torch.tensor([2, 2, 6], dtype=torch.int32)),
         lambda: (randn(6, 8), randn(3, 8, 4)),
@@ -151,7 +161,7 @@ CASES = {
     ("name", "format"),
     [
         *((name, ExportFormat.ONNX) for name in CASES),
-        *((name, ExportFormat.PT2) for name in CASES if name.startswith(("gaussian", "grouped"))),
+        *((name, ExportFormat.PT2) for name in CASES if name.startswith(("gaussian", "grouped", "ctc"))),
     ],
     ids=str,
 )

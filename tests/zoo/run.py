@@ -275,6 +275,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("patterns", nargs="*")
     parser.add_argument("--resume", action="store_true", help="keep what an interrupted run found")
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="where the cells and the log are kept")
     parser.add_argument("--columns", help="comma separated; all by default")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--work", action="store_true", help=argparse.SUPPRESS)
@@ -285,10 +286,10 @@ def main(arguments: list[str]) -> int:
     from zoo_judge import COLUMNS
 
     columns = options.columns.split(",") if options.columns else list(COLUMNS)
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    log = FOLDER / "log.txt"
+    options.folder.mkdir(parents=True, exist_ok=True)
+    log = options.folder / "log.txt"
     log.unlink(missing_ok=True)
-    table = Table(FOLDER / "cells.jsonl", resume=options.resume)
+    table = Table(options.folder / "cells.jsonl", resume=options.resume)
     began = time.monotonic()
     names = selected(_names(log), options.patterns)
     if not names:
