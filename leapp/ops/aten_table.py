@@ -137,7 +137,8 @@ def _derive(overload: Any) -> Row:
     target = _RENAMED.get(name) or _public(name)
     if target is None and hasattr(torch.Tensor, name) and _first_is_tensor(overload):
         return Row(Kind.RECORD, name, op="call_method", target=name, random=random, writes=writes)
-    rule = _all_arguments(overload) if hasattr(torch._C._nn, name) else None
+    loss = any(each.name == "reduction" for each in overload._schema.arguments)
+    rule = _all_arguments(overload) if loss or hasattr(torch._C._nn, name) else None
     return Row(Kind.RECORD, name.lstrip("_"), target=target or overload, rule=rule, random=random, writes=writes)
 
 

@@ -39,6 +39,8 @@ class DispatchWatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._session = session
         self.sentinel = sentinel
         self._regions = 0
+        self.in_region = False
+        """Whether operations are being recorded; an attribute, because every call asks."""
         self._paused = False
         self.active = False
 
@@ -72,12 +74,14 @@ class DispatchWatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def begin_region(self) -> None:
         """Record every operation from here on."""
         self._regions += 1
+        self.in_region = True
         if not self.active:
             self.activate()
 
     def end_region(self) -> None:
         """Record no more, unless another region is open."""
         self._regions = max(0, self._regions - 1)
+        self.in_region = self._regions > 0
         if not self._regions and not self.sentinel:
             self.remove()
 
@@ -89,11 +93,6 @@ class DispatchWatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
             yield
         finally:
             self._paused = False
-
-    @property
-    def in_region(self) -> bool:
-        """Whether operations are being recorded."""
-        return self._regions > 0
 
     def activate(self) -> None:
         """Go below every mode of this thread's user: theirs may be left while ours stays."""

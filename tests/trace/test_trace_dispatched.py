@@ -113,6 +113,7 @@ CASTS = {
                 torch.nn.functional.mse_loss(x @ MATRIX, x),
                 torch.nn.functional.huber_loss(x @ MATRIX, x, reduction="sum"),
                 torch.nn.functional.smooth_l1_loss(x, x.flip(0)),
+                torch.nn.functional.binary_cross_entropy_with_logits(x @ MATRIX, x.sigmoid()),
             ]
         )
     ),
