@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from leapp.trace.source import Place
 
 
+_reading: Any = torch._C.DisableTorchFunction
+"""The same where only shape, strides and addresses are read: nothing is dispatched, and it costs less."""
+
 no_modes_below: Any = torch._C._DisableTorchDispatch
 """Context in which no dispatch mode sees anything."""
 
@@ -241,7 +244,7 @@ class Constants:
                 node, memory, address = self.use(tensor.detach().conj(), place)
             info = OpInfo(place, memory, (), tensor.dtype, tuple(tensor.shape))
             return self._recorder.call("call_function", torch.conj, "conj", (node,), {}, info), memory, address
-        with no_hooks():
+        with _reading():
             untyped = tensor.untyped_storage()
         address = untyped._cdata
         stored = self._storages.get(address)
@@ -256,7 +259,8 @@ class Constants:
                     why="its memory was taken with .untyped_storage() or .storage(), which no recording holds",
                     advice="Use the traced tensor itself, or a view of it.",
                 )
-        found = self._in_trace(stored, tensor, place) or self._known(stored, tensor, place)
+        found = self._in_trace(stored, tensor, place) if address in self.in_trace else None
+        found = found or self._known(stored, tensor, place)
         if found is not None:
             return found, stored.memory, address
         return self._add(stored, tensor, place), stored.memory, address
@@ -661,13 +665,13 @@ def _geometry(tensor: torch.Tensor) -> Geometry:
 
 
 def _same_geometry(first: torch.Tensor, second: torch.Tensor) -> bool:
-    with no_hooks():
+    with _reading():
         return _geometry(first) == _geometry(second)
 
 
 def byte_range(tensor: torch.Tensor) -> tuple[int, int]:
     """First and one past the last byte address that a tensor may touch."""
-    with no_hooks():
+    with _reading():
         start = tensor.data_ptr()
         if not tensor.numel():
             return start, start

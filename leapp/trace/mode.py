@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack, _pop_mode, _push_mode
 
+from leapp.errors import UnrecordableOpError
 from leapp.ops._row import Kind
 from leapp.ops.torch_table import GRADIENTS, row_of
 from leapp.trace.constants import unwrapped
+from leapp.trace.source import caller
 from leapp.trace.tensor import (
     TRACED,
     TracedParameter,
@@ -30,6 +32,9 @@ if TYPE_CHECKING:
     from leapp.trace.session import Session
 
 
+_WITHOUT_RULES: Final = (*TRACED, torch.Tensor, torch.nn.Parameter)
+
+
 class NodeMode(TorchFunctionMode):
     """Active in the thread of an open node, from its first input to its outputs."""
 
@@ -44,6 +49,8 @@ class NodeMode(TorchFunctionMode):
         if self.watch.in_region:
             return self._in_region(func, args, kwargs)
         if TracedTensor in types or TracedParameter in types:
+            if len(types) > 1:
+                self._refuse_other_classes(func, types)
             return dispatch(func, args, kwargs)
         row = row_of(func)
         if row.kind is Kind.METADATA:
@@ -60,6 +67,18 @@ class NodeMode(TorchFunctionMode):
         if type(result) is torch.Tensor and not any(result is each for each in args):
             recording.constants.made_inside(result)
         return result
+
+    def _refuse_other_classes(self, func: Any, types: Any) -> None:
+        """A class of the user's has behaviour of its own, which no recording holds; it must not be lost in silence."""
+        kind = next((each for each in types if each not in _WITHOUT_RULES), None)
+        recording = self._session.open_in_this_thread()
+        if kind is None or recording is None or row_of(func).kind is Kind.METADATA:
+            return
+        raise UnrecordableOpError(
+            node=recording.name, op=f"a tensor of class {kind.__module__}.{kind.__qualname__}",
+            where=recording.where(caller()), why="its class may change what every call computes",
+            advice="Hand in t.as_subclass(torch.Tensor).",
+        )  # fmt: skip
 
     def _read_natively(self, func: Any, row: Row, args: Any, kwargs: Any, value: Value) -> Any:
         """A traced value that torch did not look for: in place of a number, in a list, where memory is replaced."""
@@ -97,7 +116,7 @@ class NodeMode(TorchFunctionMode):
             self._session.escapes.read(row.name, recording.name)
             with self.watch.paused():
                 return plain_call(func, args, kwargs)
-        if row.kind is Kind.REFUSE and func not in GRADIENTS:
+        if row.kind is Kind.REFUSE and func not in GRADIENTS and not isinstance(func, torch._ops.HigherOrderOperator):
             raise refused(row, recording)
         return plain_call(func, args, kwargs)
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from torch import fx
 
+    from leapp.ops._row import Expansion
     from leapp.trace.node import Recording
     from leapp.trace.session import Session
 
@@ -98,8 +99,8 @@ _COPIES: Final = frozenset(
 """Calls that may hand on the very values they were given."""
 
 
-class _NoGraphFormError(UnrecordableOpError):
-    """An argument that no graph holds; where the called function is Python code, its own calls may be recorded."""
+_FORMLESS: Final = "_formless"
+"""Marks the error for an argument that no graph holds."""
 
 
 class Call:
@@ -200,13 +201,15 @@ class Call:
             return None
         if kind.__name__ == "tensortype":  # torch.LongTensor, as x.type() takes it
             return f"{thing.__module__}.{thing.__name__}"
-        raise _NoGraphFormError(
+        error = UnrecordableOpError(
             node=self.recording.name,
             op=f"an argument of type {kind.__module__}.{kind.__qualname__}",
             where=self.recording.where(self.place),
             why="it cannot stand in a graph",
             advice="Pass tensors, numbers, strings and plain containers.",
         )
+        error.__dict__[_FORMLESS] = True
+        raise error
 
     def versions(self) -> list[int]:
         """How often each tensor argument was written; -1 for inference tensors, which keep no count."""
@@ -430,8 +433,9 @@ def _record(func: Any, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any], 
         return _from_below(func, row, args, kwargs, recording)
     try:
         call = Call(row, args, kwargs, recording, caller(3))
-    except _NoGraphFormError:
-        if not (isinstance(func, FunctionType) and row.target is func):
+    except UnrecordableOpError as error:
+        # A function of torch's own in Python may be followed inside instead.
+        if not (_FORMLESS in error.__dict__ and isinstance(func, FunctionType) and row.target is func):
             raise
         return _from_inside(func, args, kwargs, recording)
     state = recording.random_state() if row.random else None
@@ -549,24 +553,28 @@ def _tensor_again(call: Call, result: torch.Tensor, written: tuple[int, ...]) ->
     return result
 
 
+def _expanded(call: Call, expand: Expansion, info: OpInfo) -> Any:
+    """Several nodes for one call; the last one, or one for each value of a tuple."""
+    recorder, rule = call.recording.recorder, call.row.rule
+    graph_args, eager = call.graph_args, call.args
+    if rule is not None:
+        graph_args, _ = rule(*graph_args, **call.graph_kwargs)
+        eager, _ = rule(*call.args, **call.kwargs)
+
+    def emit(target: Any, *emitted: Any, shape: Any = info.shape, stored: Any = info.dtype, **keywords: Any) -> fx.Node:
+        form = info if shape is info.shape else info._replace(shape=shape, dtype=stored)
+        if isinstance(target, str):
+            return recorder.call("call_method", target, target, emitted, keywords, form)
+        return recorder.call("call_function", target, target.__name__, emitted, keywords, form)
+
+    return expand(emit, graph_args, eager)
+
+
 def _append(call: Call, info: OpInfo) -> Any:
     recorder, row = call.recording.recorder, call.row
     graph_args, graph_kwargs = call.graph_args, call.graph_kwargs
     if row.expand is not None:
-
-        def emit(
-            target: Any, *emitted: Any, shape: Any = info.shape, stored: Any = info.dtype, **keywords: Any
-        ) -> fx.Node:
-            form = info if shape is info.shape else info._replace(shape=shape, dtype=stored)
-            if isinstance(target, str):
-                return recorder.call("call_method", target, target, emitted, keywords, form)
-            return recorder.call("call_function", target, target.__name__, emitted, keywords, form)
-
-        eager = call.args
-        if row.rule is not None:
-            graph_args, _ = row.rule(*graph_args, **graph_kwargs)
-            eager, _ = row.rule(*call.args, **call.kwargs)
-        return row.expand(emit, graph_args, eager)
+        return _expanded(call, row.expand, info)
     if row.rule is not None:
         graph_args, graph_kwargs = row.rule(*graph_args, **graph_kwargs)
     if "generator" in graph_kwargs:

@@ -47,6 +47,22 @@ class Shifted(torch.autograd.Function):
         return first + second, None
 
 
+class Doubled(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x):
+        return x * 2
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def backward(ctx, grad):  # noqa: ARG004 - as torch calls it
+        return grad * 3
+
+
 class Written(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
@@ -85,6 +101,17 @@ def _a_step_of_an_optimiser(x):
 
 SCRIPTED = torch.jit.script(torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.LayerNorm(4)))
 GRU = torch.nn.GRU(4, 3, batch_first=True)
+
+
+class Cosine(torch.Tensor):
+    """A class with a rule of its own."""
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        result = super().__torch_function__(func, types, args, kwargs or {})
+        return result.cos() if func is torch.Tensor.add else result
+
+
 NORMALISED = torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(4, 4))
 RESPONSE = torch.nn.CrossMapLRN2d(3)
 TRIPLET = torch.nn.TripletMarginWithDistanceLoss(distance_function=torch.nn.PairwiseDistance())
@@ -114,6 +141,8 @@ CASES = {
     "the gradient of a loss": lambda x: torch.func.grad(
         lambda a: torch.nn.functional.binary_cross_entropy_with_logits(a, (x * 2).sigmoid())
     )(x),
+    "an autograd function inside a transform": lambda x: torch.func.vmap(Doubled.apply)(x),
+    "the gradient of an autograd function": lambda x: torch.func.grad(lambda y: Doubled.apply(y).sin().sum())(x),
     "a parametrisation": lambda x: NORMALISED(x),
 }
 
@@ -141,6 +170,7 @@ def test_cond_on_a_traced_value_is_a_branch(record):
         (lambda x: torch.jit.trace(NORMALISED, x)(x), r"torch\.jit\.trace at .*\n.*before the node"),
         (lambda x: torch.nested.as_nested_tensor([x[0], x[1, :2]]), r"nested.* at .*\n.*Pad the sequences"),
         (_scripted_under_autocast, r"scripted function .* under autocast"),
+        (lambda x: x + torch.ones(3, 4).as_subclass(Cosine), r"class .*Cosine at .*\n.*as_subclass"),
         (lambda x: torch.zeros(3, 4).set_(x) + 1, r"Tensor\.set_ at .*\n.*copy_"),
         (lambda x: x.set_(torch.zeros(3, 4)) + 1, r"Tensor\.set_ at .*\n.*copy_"),
     ],

@@ -95,7 +95,9 @@ def test_an_if_that_does_more_than_raise_is_no_guard(record):
         record(function, torch.randn(3))
 
 
-def test_the_argument_checks_of_distributions_are_guards(record):
+def test_the_argument_checks_of_distributions_are_guards(record, monkeypatch):
+    # Torch's compiler, once it is imported, switches them off for the whole process.
+    monkeypatch.setattr(torch.distributions.Distribution, "_validate_args", True)
     recorded = record(lambda a: torch.distributions.Normal(a, a.exp()).log_prob(a), torch.randn(3))
     fresh = torch.randn(3)
     expected = torch.distributions.Normal(fresh, fresh.exp()).log_prob(fresh)
