@@ -112,7 +112,7 @@ NOT_DRAWN = {
     "__rpow__": "**", "__rmatmul__": "@", "__rand__": "&", "__ror__": "|", "__rxor__": "^", "__rlshift__": "<<",
     "__rrshift__": ">>",
     "cuda": "another device", "ipu": "another device", "mtia": "another device", "xpu": "another device",
-    "polygamma": "takes a number first",
+    "polygamma": "takes a number first", "combinations": "vectors only; the walk over all functions calls it",
 }  # fmt: skip
 """Operators of the table that the programs reach by another spelling, or not at all, and why."""
 
