@@ -101,6 +101,13 @@ class TraceError(LeappError, RuntimeError):
     """Something in the traced code cannot be recorded."""
 
 
+class CompiledAroundNodeError(TraceError):
+    """A node is opened by a function that ``torch.compile`` is running."""
+
+    what = "Node {node!r} was opened inside a function that torch.compile runs ({where})."
+    remedy = "Call that function itself while a session is open; compiled functions inside a node are fine."
+
+
 class InvalidNameError(TraceError, ValueError):
     """A node or port name that no bundle can hold."""
 

@@ -59,11 +59,19 @@ _stance: list[Any] = []
 """What torch.compile was told before a node opened; empty while nothing was changed."""
 
 
-def node_opened() -> None:
-    """Compiled callables run as the original while a node is open: a compiler would see our tensors, not the user's."""
+def node_opened() -> bool:
+    """Compiled callables run as the original while a node is open: a compiler would see our tensors, not the user's.
+
+    False where a compiled callable is what opens the node: then it is too late, and nothing was changed.
+    """
     global _nodes_open  # noqa: PLW0603 - as global as what it counts
     _nodes_open += 1
-    _run_as_original()
+    try:
+        _run_as_original()
+    except RuntimeError:
+        _nodes_open -= 1
+        return False
+    return True
 
 
 def node_closed() -> None:

@@ -14,6 +14,7 @@ import torch
 
 from leapp._spec import UNSET, ExportFormat, Unset
 from leapp.errors import (
+    CompiledAroundNodeError,
     LeappWarning,
     LeftTraceError,
     MirrorError,
@@ -223,16 +224,19 @@ class Session:
                 node.check_interface()
 
     def _begin(self, node: NodeTrace, place: Place) -> None:
-        recording = Recording(self, node.name, place, node.entries)
-        node.current = recording
         thread = threading.get_ident()
         stack = self._open.setdefault(thread, [])
+        if not stack and not crossings.node_opened():
+            if not node.entries:
+                del self.nodes[node.name]
+            raise CompiledAroundNodeError(node=node.name, where=self._where(place))
+        recording = Recording(self, node.name, place, node.entries)
+        node.current = recording
         if not stack:
             mode = self._modes[thread] = NodeMode(self, DispatchWatch(self, sentinel=self._sentinel))
             mode.activate()
             if mode.watch.sentinel:
                 mode.watch.activate()
-            crossings.node_opened()
         stack.append(recording)
         self._collector.begin()
 

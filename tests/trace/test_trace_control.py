@@ -240,3 +240,21 @@ def test_nothing_stays_patched(record):
     assert "leapp" not in torch.func.linearize.__code__.co_filename
     buffer = torch.zeros(2)
     assert buffer.set_(torch.ones(3)).shape == (3,)
+
+
+def test_a_compiled_function_around_a_node_is_refused_by_name(make_session, monkeypatch):
+    monkeypatch.setattr(torch.distributions.Distribution, "_validate_args", True)  # torch.compile switches it off
+    session = make_session()
+
+    def node(x):
+        session.input_tensors("n", {"in": x})
+        return x * 2
+
+    compiled = torch.compile(node, backend="eager")
+    with pytest.raises(errors.CompiledAroundNodeError, match="inside a function that torch.compile runs"):
+        compiled(data(1))
+    assert not torch.overrides._get_current_function_mode_stack()
+
+    x = data(1)
+    node(x)  # the same session goes on
+    session.output_tensors("n", {"out": x + 1})
