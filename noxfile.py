@@ -1,6 +1,6 @@
 """What a person or CI does with this repository: ``nox -l`` lists it, ``nox -s NAME -- ARGUMENTS`` does it.
 
-All sessions share one environment, installed once for each state of pyproject.toml and constraints.txt. Under
+All sessions but `zoo` share one environment, installed once for each state of pyproject.toml and constraints.txt. Under
 ``--no-venv`` nothing is installed: the sessions use the Python that is there, as in an image prepared beforehand.
 """
 

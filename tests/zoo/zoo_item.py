@@ -37,14 +37,17 @@ class Item:
 
 
 class Program(nn.Module):
-    """Public code as it is, with whatever it returns as a flat tuple of tensors: the form every exporter takes."""
+    """Public code as it is, with whatever it returns as a flat tuple of tensors: the form every exporter takes.
+
+    Not under the name ``code``: torch.export loses weights below an attribute that its own modules have too.
+    """
 
     def __init__(self, code: Any) -> None:
         super().__init__()
-        self.code = code
+        self.public = code
 
     def forward(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        return tuple(tensors_in(self.code(*inputs)))
+        return tuple(tensors_in(self.public(*inputs)))
 
 
 def tensors_in(value: Any) -> Iterator[torch.Tensor]:
