@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import os
 import resource
 import subprocess
@@ -48,11 +49,10 @@ def peak_bytes(script: str, *arguments: str) -> tuple[float, int]:
 
 
 def ratio(name: str, ours: float, floor_name: str, floor: float, limit: float, unit: str = "ms") -> bool:
-    """Print one figure against its floor; gives whether it is within the limit."""
+    """Print one figure against its floor; gives whether it is within the limit, which may be ``math.inf``."""
     scale = {"us": 1e6, "ms": 1e3, "s": 1.0, "MB": 1e-6}[unit]
     ok = ours <= floor * limit
-    print(
-        f"{name}: {ours * scale:.2f} {unit} = {ours / floor:.2f}x of {floor_name} ({floor * scale:.2f} {unit}), "
-        f"limit {limit:.2f}x {'ok' if ok else 'MISSED'}"
-    )
+    verdict = "no limit" if limit == math.inf else f"limit {limit:.2f}x {'ok' if ok else 'MISSED'}"
+    figure = f"{ours * scale:.2f} {unit} = {ours / floor:.2f}x of {floor_name} ({floor * scale:.2f} {unit})"
+    print(f"{name}: {figure}, {verdict}")
     return ok

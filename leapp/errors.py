@@ -178,7 +178,10 @@ class NodeReopenedError(TraceError):
     """``input_tensors`` for a node whose computation has already begun with the same ports."""
 
     what = "Node {node!r}: input {port!r} was declared twice, at {first} and at {second}."
-    remedy = "Close the node with annotate.output_tensors({node!r}, ...) before it is entered again."
+    remedy = (
+        "Close the node with annotate.output_tensors({node!r}, ...) before it is entered again; after an exception "
+        "inside it, call leapp.stop() and start a new session."
+    )
 
 
 class PortCollisionError(TraceError, ValueError):
