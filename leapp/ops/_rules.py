@@ -144,6 +144,20 @@ def without_defaults(function: Any) -> Rule | None:
     return rule
 
 
+def with_defaults(operator: Any) -> Rule:
+    """A rule that gives an operator's arguments by position, left-out ones as its schema has them.
+
+    What its schema takes by keyword alone stays a keyword.
+    """
+    ordered = [each for each in operator._schema.arguments if not each.kwarg_only]
+
+    def rule(*args: Any, **kwargs: Any) -> Args:
+        rest = [kwargs.pop(each.name, each.default_value) for each in ordered[len(args) :]]
+        return (*args, *rest), kwargs
+
+    return rule
+
+
 def _same(value: Any, default: Any) -> bool:
     if isinstance(value, torch.fx.Node):
         return False

@@ -14,11 +14,7 @@ from typing import Any, Final
 import torch
 
 from leapp.ops._row import Kind, Row
-
-_aten: Any = torch.ops.aten
-
-
-Args = tuple[tuple[Any, ...], dict[str, Any]]
+from leapp.ops._rules import Args, with_defaults
 
 
 def _cast_arguments(source: Any, *, dtype: Any = None, **placement: Any) -> Args:
@@ -101,7 +97,7 @@ _SAID_BY_SHAPE: Final = frozenset(
     "_linalg_check_errors _nested_tensor_size _version retain_grad detach_".split()
 )
 
-READS: Final = {"_local_scalar_dense": "item", "item": "item", "is_nonzero": "__bool__", "equal": "equal"}
+_READS: Final = {"_local_scalar_dense": "item", "item": "item", "is_nonzero": "__bool__", "equal": "equal"}
 """Operations that hand a value to Python or C++, and what they are called there."""
 
 _NEW: Final = frozenset(("new_empty", "new_empty_strided", "new_zeros", "new_ones", "empty_like"))
@@ -124,8 +120,8 @@ def _derive(overload: Any) -> Row:
     writes = overload._schema.is_mutable
     if namespace != "aten":
         return Row(Kind.RECORD, name, target=overload, random=random, writes=writes)
-    if name in READS:
-        return Row(Kind.ESCAPE, READS[name])
+    if name in _READS:
+        return Row(Kind.ESCAPE, _READS[name])
     if name in _SAID_BY_SHAPE:
         return Row(Kind.METADATA, name)
     if name in _NEW:
@@ -138,19 +134,9 @@ def _derive(overload: Any) -> Row:
     if target is None and hasattr(torch.Tensor, name) and _first_is_tensor(overload):
         return Row(Kind.RECORD, name, op="call_method", target=name, random=random, writes=writes)
     loss = any(each.name == "reduction" for each in overload._schema.arguments)
-    rule = _all_arguments(overload) if loss or hasattr(torch._C._nn, name) else None
+    # Defaults are said aloud: those of torch's bindings are not always those of the operator.
+    rule = with_defaults(overload) if loss or hasattr(torch._C._nn, name) else None
     return Row(Kind.RECORD, name.lstrip("_"), target=target or overload, rule=rule, random=random, writes=writes)
-
-
-def _all_arguments(overload: Any) -> Any:
-    """A rule that says defaults aloud: those of ``torch._C._nn`` are not always those of the operator."""
-    ordered = [each for each in overload._schema.arguments if not each.kwarg_only]
-
-    def rule(*args: Any, **kwargs: Any) -> Args:
-        rest = [kwargs.pop(each.name, each.default_value) for each in ordered[len(args) :]]
-        return (*args, *rest), kwargs
-
-    return rule
 
 
 def _public(name: str) -> Any:

@@ -27,17 +27,6 @@ class Masked(NamedTuple):
     kind: Any
 
 
-def in_order(operator: Any) -> Any:
-    """A rule that gives an operation's arguments by position, with those of its schema's defaults that are left out."""
-    arguments = operator._schema.arguments
-
-    def rule(*args: Any, **kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        rest = [kwargs.get(each.name, each.default_value) for each in arguments[len(args) :]]
-        return (*args, *rest), {}
-
-    return rule
-
-
 def _attention(
     emit: Any, source: Any, shape: tuple[int, ...], heads: int, weights: Sequence[Any], masked: Masked
 ) -> tuple[Any, Any]:

@@ -355,7 +355,7 @@ def _derive(function: Any) -> Row:
         return Row(Kind.REFUSE, _listed_name(function, name), why=refused.why, advice=refused.advice)
     if name in FUSED_NAMES and function in _FUSED:
         expand, operator_ = _FUSED[function]
-        return Row(Kind.RECORD, name, expand=expand, rule=attention.in_order(operator_))
+        return Row(Kind.RECORD, name, expand=expand, rule=rules.with_defaults(operator_))
     if name in ("__get__", "__set__", "__delete__"):
         return _property_row(function, name)
     if name in METADATA:

@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import (
 )
 
 from leapp.ops._row import Kind
-from leapp.ops.aten_table import READS, row_of_overload, written_arguments
+from leapp.ops.aten_table import row_of_overload, written_arguments
 from leapp.trace.constants import no_hooks
 from leapp.trace.source import caller
 from leapp.trace.tensor import Call, first_value, rebound, write_down
@@ -147,7 +147,7 @@ def _recorded(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], recordin
     if first_value(args, kwargs) is None and not recording.constants.sees_trace((*args, *kwargs.values())):
         return _plain(func, args, kwargs, recording)
     if row.kind is Kind.ESCAPE:
-        recording.session.escapes.read(READS.get(row.name, row.name), recording.name)
+        recording.session.escapes.read(row.name, recording.name)
         return func(*args, **kwargs)
     if row.kind is Kind.PLAIN:
         made = func(*args, **kwargs)
