@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 PublicCall = tuple[Any, tuple[Any, ...], dict[str, Any]]
 """A callable, its positional and its keyword arguments."""
@@ -448,18 +448,18 @@ def overload_of(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     return getattr(function, name or "default")
 
 
-def bound(schema: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any] | None:
+def bound(arguments: Sequence[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any] | None:
     """One value per argument of a schema, in order; None where the call does not fit, which torch itself explains."""
     rest = dict(kwargs)
     values = list(args)
-    for argument in schema.arguments[len(args) :]:
+    for argument in arguments[len(args) :]:
         if argument.name in rest:
             values.append(rest.pop(argument.name))
         elif argument.has_default_value():
             values.append(argument.default_value)
         else:
             return None
-    return None if rest or len(values) != len(schema.arguments) else values
+    return None if rest or len(values) != len(arguments) else values
 
 
 def made_in_python(overload: Any) -> bool:

@@ -271,18 +271,13 @@ class Constants:
         if not touching:
             return None
         for constant in touching:
-            if _same_geometry(constant.live, tensor):
-                return constant.node
-            view = self._view(constant, tensor, stored.memory, place)
-            if view is not None:
-                return view
+            found = self._seen_through(constant, tensor, stored, place)
+            if found is not None:
+                return found
         wider = self._widened(stored, tensor, place)
-        if wider is not None:
-            if _same_geometry(wider.live, tensor):
-                return wider.node
-            view = self._view(wider, tensor, stored.memory, place)
-            if view is not None:
-                return view
+        found = self._seen_through(wider, tensor, stored, place) if wider is not None else None
+        if found is not None:
+            return found
         raise UnrecordableOpError(
             node=self._node_name,
             op="a tensor that shares memory with a recorded write or an input",
@@ -290,6 +285,12 @@ class Constants:
             why="it reaches beyond what the trace knows of that memory",
             advice="Take the view inside the node, from the tensor that annotate.input_tensors() returned.",
         )
+
+    def _seen_through(self, constant: Constant, tensor: torch.Tensor, stored: _Storage, place: Place) -> fx.Node | None:
+        """The constant itself where ``tensor`` sees just that, or a view of it; None where it is no view."""
+        if _same_geometry(constant.live, tensor):
+            return constant.node
+        return self._view(constant, tensor, stored.memory, place)
 
     def _widened(self, stored: _Storage, tensor: torch.Tensor, place: Place) -> Constant | None:
         """One constant in the place of all that ``tensor`` touches: what was one becomes a view of it.

@@ -21,12 +21,10 @@ from leapp.ops.torch_table import row_of
 from leapp.trace.constants import no_hooks
 from leapp.trace.mode import NodeMode
 from leapp.trace.source import caller
-from leapp.trace.tensor import TRACED, alias_of, first_value, refused
+from leapp.trace.tensor import TRACED, alias_of, open_recording, refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from leapp.trace.node import Recording
 
 _torch: Any = torch
 _dlpack: Any = torch.utils.dlpack
@@ -143,13 +141,13 @@ def _make_subclass(cls: Any, data: torch.Tensor, *args: Any, **kwargs: Any) -> A
 def _alias(source: torch.Tensor, result: torch.Tensor, op: str) -> None:
     """Another object over the same memory: traced as well, or named where its class is the user's."""
     alias_of(source, result)
-    recording = _open_recording(source)
+    recording = open_recording((source,))
     if recording is not None and type(result) not in TRACED:
         recording.session.escapes.untraced(op, recording.name)
 
 
 def _to_dlpack(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-    recording = _open_recording(tensor)
+    recording = open_recording((tensor,))
     if recording is not None:
         recording.session.escapes.read("to_dlpack", recording.name)
     return _original_to_dlpack(tensor, *args, **kwargs)
@@ -157,7 +155,7 @@ def _to_dlpack(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
 
 @functools.wraps(torch.jit.trace)
 def _jit_trace(func: Any, example_inputs: Any = None, *args: Any, **kwargs: Any) -> Any:
-    recording = _open_recording(example_inputs, *(kwargs.get("example_kwarg_inputs") or {}).values())
+    recording = open_recording((example_inputs,), kwargs.get("example_kwarg_inputs"))
     if recording is not None:
         raise UnrecordableOpError(
             node=recording.name, op="torch.jit.trace", where=recording.where(caller()),
@@ -170,16 +168,10 @@ _original_jit_trace: Any = torch.jit.trace
 _original_to_dlpack = _dlpack.to_dlpack
 
 
-def _open_recording(*things: Any) -> Recording | None:
-    value = first_value(things, {})
-    recording = value.recording if value is not None else None
-    return recording if recording is not None and recording.open else None
-
-
 @functools.wraps(_Base.set_)
 def _set(tensor: torch.Tensor, *source: Any, **kwargs: Any) -> Any:
     """Torch's binding asks no hook."""
-    recording = _open_recording(tensor, *source, *kwargs.values())
+    recording = open_recording((tensor, *source), kwargs)
     if recording is not None:
         raise refused(row_of(_Base.set_), recording)
     return _Base.set_(tensor, *source, **kwargs)

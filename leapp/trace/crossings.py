@@ -14,7 +14,7 @@ import torch
 from leapp.errors import UnrecordableOpError
 from leapp.trace import scripted
 from leapp.trace.source import caller
-from leapp.trace.tensor import first_value
+from leapp.trace.tensor import open_recording
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -107,11 +107,11 @@ def _compiled(*args: Any, **kwargs: Any) -> Any:
     return result
 
 
-def _open_recording(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Recording | None:
+def _recording_for(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Recording | None:
     """The recording that must see a call: that of a traced argument, or the open one of this thread."""
-    value = first_value(args, kwargs)
-    if value is not None and value.recording is not None and value.recording.open:
-        return value.recording
+    recording = open_recording(args, kwargs)
+    if recording is not None:
+        return recording
     return next((found for each in _sessions if (found := each.open_in_this_thread()) is not None), None)
 
 
@@ -119,7 +119,7 @@ def _calling(original: Any) -> Callable[..., Any]:
     """Scripted code runs outside Python, where no hook sees it: inside a node it is walked instead."""
 
     def called(callee: Any, *args: Any, **kwargs: Any) -> Any:
-        recording = _open_recording(args, kwargs)
+        recording = _recording_for(args, kwargs)
         if recording is None or torch._C._is_tracing():
             return original(callee, *args, **kwargs)
         if torch.is_autocast_enabled("cpu"):

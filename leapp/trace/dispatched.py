@@ -158,8 +158,7 @@ def _recorded(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], recordin
     call = Call(row, args, kwargs, recording, caller())
     state = recording.random_state() if row.random else None
     if row.writes:
-        for address in call.constants or ():
-            recording.constants.about_to_write(address)
+        call.about_to_write()
     result = func(*args, **kwargs)
     if state is not None:
         recording.note_random(row.name, state)

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 
 from leapp.errors import LeappError, UnrecordableOpError
-from leapp.ops.aten import named, public_call
+from leapp.ops.aten import bound, named, public_call
 from leapp.trace.escapes import SCRIPTED_GUARD
 from leapp.trace.source import Place, caller, is_machinery
 from leapp.trace.tensor import TRACED
@@ -226,18 +226,8 @@ class Program:
     def bind(self, receiver: tuple[Any, ...], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
         """The values of the graph's inputs, converted as TorchScript converts them. Raises NoMatchError."""
         arguments = list(self.schema.arguments)[len(receiver) :]
-        if len(args) > len(arguments):
-            raise NoMatchError
-        given = list(args)
-        rest = dict(kwargs)
-        for argument in arguments[len(args) :]:
-            if argument.name in rest:
-                given.append(rest.pop(argument.name))
-            elif argument.has_default_value():
-                given.append(argument.default_value)
-            else:
-                raise NoMatchError
-        if rest:
+        given = bound(arguments, args, kwargs)
+        if given is None:
             raise NoMatchError
         if self._entry is None:
             self._entry = _conversion([argument.real_type for argument in arguments])

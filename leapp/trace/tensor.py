@@ -218,6 +218,11 @@ class Call:
         except RuntimeError:
             return [-1 if each.is_inference() else each._version for each in self.tensors]
 
+    def about_to_write(self) -> None:
+        """What the plain arguments hold is copied first, where it was kept by reference."""
+        for address in self.constants or ():
+            self.recording.constants.about_to_write(address)
+
     def mark_written(self, targets: Iterable[Any]) -> tuple[int, ...]:
         """Note that the call wrote these of its arguments; gives their memory numbers."""
         moved = [index for index, tensor in enumerate(self.tensors) if any(tensor is each for each in targets)]
@@ -298,9 +303,9 @@ def _storage_of(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     """A traced value's memory is handed out; what is made of it later is recognised."""
     with _no_subclass():
         storage = func(*args, **kwargs)
-    value = first_value(args, {})
-    if value is not None and value.recording is not None and value.recording.open:
-        value.recording.constants.hand_out(getattr(storage, "_untyped_storage", storage))
+    recording = open_recording(args)
+    if recording is not None:
+        recording.constants.hand_out(getattr(storage, "_untyped_storage", storage))
     return storage
 
 
@@ -313,9 +318,9 @@ def _note_length(row: Row, args: tuple[Any, ...]) -> None:
 
 def _note_gradients(args: tuple[Any, ...]) -> None:
     """Gradients are written where no recording sees them."""
-    value = first_value(args, {})
-    if value is not None and value.recording is not None and value.recording.open:
-        value.recording.session.escapes.untraced("backward", value.recording.name)
+    recording = open_recording(args)
+    if recording is not None:
+        recording.session.escapes.untraced("backward", recording.name)
 
 
 def on_traced_memory(func: Any, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any], recording: Recording) -> Any:
@@ -356,6 +361,13 @@ def first_value(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Value | None:
         if inner is not None and (found is None or (inner.recording is not None and inner.recording.open)):
             return inner
     return found
+
+
+def open_recording(args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> Recording | None:
+    """The open recording of the first traced argument; None where there is none, or its node is closed."""
+    value = first_value(args, kwargs or {})
+    recording = value.recording if value is not None else None
+    return recording if recording is not None and recording.open else None
 
 
 def _assigned_to_itself(call: Call) -> bool:
@@ -440,8 +452,7 @@ def _record(func: Any, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any], 
         return _from_inside(func, args, kwargs, recording)
     state = recording.random_state() if row.random else None
     if call.constants and _may_write(row, kwargs):
-        for address in call.constants:
-            recording.constants.about_to_write(address)
+        call.about_to_write()
     with _no_subclass():
         before = call.versions()
         result = run(func, row, args, kwargs) if row.own_class else func(*args, **kwargs)
@@ -459,15 +470,22 @@ def _record(func: Any, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any], 
 
 def rebound(call: Call, result: torch.Tensor) -> torch.Tensor:
     """``x.unsqueeze_(0)``: the object is another view of its memory from now on, and nothing was written."""
+    _marked_again(call, result, ())
+    return result
+
+
+def _marked_again(call: Call, result: torch.Tensor, written: tuple[int, ...]) -> int:
+    """Append a call that gave back an object that existed before; gives the address of its storage."""
     value: Value | None = getattr(result, "_leapp", None) if type(result) in TRACED else None
     with no_hooks():
-        address = result.untyped_storage()._cdata
-        memory = call.memory_of(address, result)
-        node = _append(call, OpInfo(call.place, memory, (), result.dtype, result.shape))
+        address: int = result.untyped_storage()._cdata
+        dtype, shape = result.dtype, result.shape
+    memory = call.memory_of(address, result)
+    node = _append(call, OpInfo(call.place, memory, written, dtype, shape))
     new = Value(call.recording, node, memory, address, value.origin if value else None)
     new.buffer = value is None or value.buffer
     mark(result, new, call.recording.session)
-    return result
+    return address
 
 
 def write_down(call: Call, result: Any, written: tuple[int, ...]) -> Any:
@@ -534,20 +552,11 @@ def _selects(call: Call) -> bool:
 
 def _tensor_again(call: Call, result: torch.Tensor, written: tuple[int, ...]) -> torch.Tensor:
     """The call gave back an object that existed before: written in place, or handed on untouched."""
-    recording = call.recording
-    value: Value | None = getattr(result, "_leapp", None) if type(result) in TRACED else None
-    if value is not None and not written:
+    if not written and type(result) in TRACED and getattr(result, "_leapp", None) is not None:
         return result
-    with no_hooks():
-        address = result.untyped_storage()._cdata
-        dtype, shape = result.dtype, result.shape
-    memory = call.memory_of(address, result)
-    node = _append(call, OpInfo(call.place, memory, written, dtype, shape))
-    new = Value(recording, node, memory, address, value.origin if value else None)
-    new.buffer = value is None or value.buffer
-    mark(result, new, recording.session)
+    address = _marked_again(call, result, written)
     if written:
-        recording.constants.mark_written(address, result)
+        call.recording.constants.mark_written(address, result)
         if "out" in call.kwargs:
             _adopt_written(call)
     return result
@@ -751,9 +760,7 @@ def _special(func: Any, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any],
             with recording.session.watch().region():
                 return plain_call(func, args, kwargs)
         if row.name.endswith("data") and _sees_the_same(*args):
-            # What is left of ``x.data += 1`` after the write that it is.
-            with _no_subclass():
-                return func(*args, **kwargs)
+            return plain_call(func, args, kwargs)  # what is left of ``x.data += 1`` after the write that it is
         raise refused(row, recording)
     if row.kind is Kind.CROSSING:
         return _crossing(func, row, args, kwargs, recording)
@@ -775,10 +782,9 @@ def _operator(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], recordin
     """A call of ``torch.ops``: of the public function it stands for, of its Python code, or recorded as it is."""
     with no_hooks():
         overload = aten.overload_of(func, args, kwargs)
-    values = aten.bound(overload._schema, args, kwargs)
+    values = aten.bound(overload._schema.arguments, args, kwargs)
     if values is None:
-        with _no_subclass():
-            return func(*args, **kwargs)  # torch says what is wrong with the arguments
+        return plain_call(func, args, kwargs)  # torch says what is wrong with the arguments
     if aten.made_in_python(overload):
         with recording.session.hooked():
             return aten.run_python_kernel(overload, args, kwargs)
