@@ -1,7 +1,7 @@
 """Ways to make or write a tensor that no hook of torch sees, wrapped while a session is open.
 
-``torch.Tensor(x)`` is another object over the memory of ``x``; ``x.real = y`` and ``x.imag = y`` write it. Like the
-other patches there is one per process, taken out with the last session.
+``torch.Tensor(x)`` is another object over the memory of ``x``; ``x.real = y`` and ``x.imag = y`` write it.
+``crossings`` says when the wrappers are there.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 import torch.utils.dlpack
-from torch.overrides import _get_current_function_mode_stack
 
 from leapp.errors import UnrecordableOpError
 from leapp.ops.torch_table import row_of
+from leapp.trace._modes import FUNCTION_MODES
 from leapp.trace.constants import no_hooks
 from leapp.trace.mode import NodeMode
 from leapp.trace.source import caller
@@ -32,27 +32,20 @@ _has_torch_function: Any = torch.overrides.has_torch_function
 _CHOOSE_BY_HOOKS: Final = ("torch.nn.modules.transformer", "torch.nn.modules.activation")
 
 _Base: Any = torch._C.TensorBase
-_open_sessions = 0
 
 
-def begin() -> None:
-    """Wrap them, unless another session did."""
-    global _open_sessions  # noqa: PLW0603 - patches are as global as what they patch
-    if _open_sessions == 0:
-        _cover()
-        if _COMPILER not in sys.modules:
-            sys.meta_path.insert(0, _finder)
-    _open_sessions += 1
+def put() -> None:
+    """Wrap them."""
+    _cover()
+    if _COMPILER not in sys.modules:
+        sys.meta_path.insert(0, _finder)
 
 
-def end() -> None:
-    """Uncover what torch has when the last session ends."""
-    global _open_sessions  # noqa: PLW0603 - as above
-    _open_sessions -= 1
-    if _open_sessions == 0:
-        _uncover()
-        if _finder in sys.meta_path:
-            sys.meta_path.remove(_finder)
+def take_out() -> None:
+    """Uncover what torch has."""
+    _uncover()
+    if _finder in sys.meta_path:
+        sys.meta_path.remove(_finder)
 
 
 def _cover() -> None:
@@ -79,7 +72,7 @@ def _has_hooks_of_others(arguments: Any) -> bool:
     """As torch's own; its attention modules choose a kernel by the answer, and must choose as they do untraced."""
     if sys._getframe(1).f_globals.get("__name__") not in _CHOOSE_BY_HOOKS:
         return bool(_has_torch_function(arguments))
-    stack = _get_current_function_mode_stack()  # type: ignore[no-untyped-call]
+    stack = FUNCTION_MODES.modes()
     if any(not isinstance(mode, NodeMode) for mode in stack):
         return bool(_has_torch_function(arguments))
     return bool(_has_torch_function([each for each in arguments if type(each) not in TRACED])) and not stack
@@ -100,7 +93,7 @@ class _CompilerFinder(importlib.abc.MetaPathFinder):
 
 
 def _imported(load: Callable[[Any], None], module: Any) -> None:
-    if not _open_sessions:
+    if vars(torch.Tensor).get("__new__") is not _made:  # the last session ended meanwhile
         load(module)
         return
     _uncover()

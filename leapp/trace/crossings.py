@@ -1,6 +1,7 @@
-"""Entry points that no hook sees, wrapped while a session is open.
+"""Entry points that no hook sees, wrapped while a session is open: scripted code and compiled callables.
 
-The wrappers are one per process, however many sessions there are, and are taken out with the last of them.
+The wrappers, and those of ``constructors`` and ``transforms``, are one per process, however many sessions there are, and
+are taken out with the last of them.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from leapp.errors import UnrecordableOpError
-from leapp.trace import scripted
+from leapp.trace import constructors, scripted, transforms
 from leapp.trace.source import caller
 from leapp.trace.tensor import open_recording
 
@@ -33,6 +34,8 @@ _programs: dict[Any, scripted.Program] = {}
 def begin(session: Session) -> None:
     """Wrap the entry points, unless another session did."""
     if not _sessions:
+        constructors.put()
+        transforms.put()
         _wrap_compile()
         for each in _SCRIPTED:
             _originals[each] = each.__call__
@@ -49,6 +52,8 @@ def end(session: Session) -> None:
         _programs.clear()
         torch.compile = _compile
         _run_compiled()
+        transforms.take_out()
+        constructors.take_out()
 
 
 # --- compiled code -------------------------------------------------------------------------------------------------

@@ -11,15 +11,11 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils._python_dispatch import (
-    TorchDispatchMode,
-    _get_current_dispatch_mode_stack,
-    _pop_mode,
-    _push_mode,
-)
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from leapp.ops._row import Kind
 from leapp.ops.aten_table import row_of_overload, written_arguments
+from leapp.trace._modes import DISPATCH_MODES
 from leapp.trace.constants import no_hooks
 from leapp.trace.source import caller
 from leapp.trace.tensor import Call, first_value, rebound, write_down
@@ -95,19 +91,14 @@ class DispatchWatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._paused = False
 
     def activate(self) -> None:
-        """Go below every mode of this thread's user: theirs may be left while ours stays."""
-        above = [_pop_mode() for _ in _get_current_dispatch_mode_stack()]
-        for mode in (self, *reversed(above)):
-            _push_mode(mode)
+        """See this thread's operations, after the modes of the user."""
+        DISPATCH_MODES.put_below(self)
         self.active = True
 
     def remove(self) -> None:
-        """Leave the stack, wherever in it we are."""
+        """See them no more."""
         if self.active:
-            above = [_pop_mode() for _ in _get_current_dispatch_mode_stack()]
-            for mode in reversed(above):
-                if mode is not self:
-                    _push_mode(mode)
+            DISPATCH_MODES.take_out(self)
         self.active = False
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
-from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack, _pop_mode, _push_mode
+from torch.overrides import TorchFunctionMode
 
 from leapp.errors import UnrecordableOpError
 from leapp.ops._row import Kind
 from leapp.ops.torch_table import GRADIENTS, row_of
+from leapp.trace._modes import FUNCTION_MODES
 from leapp.trace.constants import unwrapped
 from leapp.trace.source import caller
 from leapp.trace.tensor import (
@@ -102,7 +103,7 @@ class NodeMode(TorchFunctionMode):
 
     def is_active(self) -> bool:
         """Whether calls in this thread come here."""
-        return self in _get_current_function_mode_stack()  # type: ignore[no-untyped-call]
+        return self in FUNCTION_MODES.modes()
 
     def _in_region(self, func: Any, args: Any, kwargs: Any) -> Any:
         """The dispatcher records what the call does; what leaves the trace is named as everywhere."""
@@ -121,19 +122,12 @@ class NodeMode(TorchFunctionMode):
         return plain_call(func, args, kwargs)
 
     def activate(self) -> None:
-        """Go below every mode of this thread's user: theirs may be left while ours stays, and change calls first."""
-        stack = [_pop_mode() for _ in _get_current_function_mode_stack()]  # type: ignore[no-untyped-call]
-        for mode in (self, *reversed(stack)):
-            _push_mode(mode)  # type: ignore[no-untyped-call]
+        """See this thread's calls, after the modes of the user."""
+        FUNCTION_MODES.put_below(self)
 
     def remove(self) -> None:
-        """Leave the stack, wherever in it we are: user modes may have been entered in between and stay."""
-        if self not in _get_current_function_mode_stack():  # type: ignore[no-untyped-call]
-            return
-        stack = [_pop_mode() for _ in _get_current_function_mode_stack()]  # type: ignore[no-untyped-call]
-        for mode in reversed(stack):
-            if mode is not self:
-                _push_mode(mode)  # type: ignore[no-untyped-call]
+        """See them no more."""
+        FUNCTION_MODES.take_out(self)
 
 
 def _stands_for_trace(things: tuple[Any, ...], recording: Recording) -> bool:

@@ -23,7 +23,7 @@ from leapp.errors import (
     OutputBeforeInputError,
     UnusedInputWarning,
 )
-from leapp.trace import constructors, crossings, transforms
+from leapp.trace import crossings
 from leapp.trace._lineage import PortId, Value
 from leapp.trace._tree import Leaf, check_name, flatten
 from leapp.trace.constants import Casts, no_hooks, plain, same_bytes
@@ -93,8 +93,6 @@ class Session:
         self._compact_at = _COMPACT_AT
         self.modules = ModuleWatch(options.variation.weights if options.variation is not None else None)
         crossings.begin(self)
-        constructors.begin()
-        transforms.begin()
         if options.watch_modules or options.variation is not None:
             self.modules.begin()
 
@@ -301,8 +299,6 @@ class Session:
         self._collector.end()
         self.modules.end()
         crossings.end(self)
-        constructors.end()
-        transforms.end()
         for reference in self._references:
             tensor = reference()
             if tensor is not None:

@@ -1,8 +1,8 @@
 """``torch.func`` inside a node: what its transforms compute is recorded below them.
 
 A transform hands stand-ins to the user's function, one for a whole batch or for a value and its derivative. What is
-computed for real is seen by the dispatcher alone. So the wrapper of a transform's level opens a region there; the
-wrappers are one per process, however many sessions there are, and are taken out with the last of them.
+computed for real is seen by the dispatcher alone. So the wrapper of a transform's level opens a region there, while a
+session is open (``crossings`` says when).
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import torch._functorch.eager_transforms
 import torch._functorch.vmap
 from torch.autograd import forward_ad
-from torch.overrides import _get_current_function_mode_stack
 
 from leapp.errors import UnrecordableOpError
+from leapp.trace._modes import FUNCTION_MODES
 from leapp.trace.mode import NodeMode
 from leapp.trace.source import caller
 
@@ -30,33 +30,26 @@ _LEVELS: Any = (
 )
 _linearize: Any = torch._functorch.eager_transforms.linearize
 _original_enter, _original_exit = forward_ad.enter_dual_level, forward_ad.exit_dual_level
-_open_sessions = 0
 _originals: list[Any] = []
 
 
-def begin() -> None:
-    """Wrap the levels, unless another session did."""
-    global _open_sessions  # noqa: PLW0603 - patches are as global as what they patch
-    if _open_sessions == 0:
-        for module, name in _LEVELS:
-            original = getattr(module, name)
-            _originals.append(original)
-            setattr(module, name, _in_region(original))
-        forward_ad.enter_dual_level, forward_ad.exit_dual_level = _enter_dual_level, _exit_dual_level
-        torch.func.linearize = torch._functorch.eager_transforms.linearize = _refused_in_node  # type: ignore[assignment]
-    _open_sessions += 1
+def put() -> None:
+    """Wrap the levels."""
+    for module, name in _LEVELS:
+        original = getattr(module, name)
+        _originals.append(original)
+        setattr(module, name, _in_region(original))
+    forward_ad.enter_dual_level, forward_ad.exit_dual_level = _enter_dual_level, _exit_dual_level
+    torch.func.linearize = torch._functorch.eager_transforms.linearize = _refused_in_node  # type: ignore[assignment]
 
 
-def end() -> None:
-    """Put the levels back when the last session ends."""
-    global _open_sessions  # noqa: PLW0603 - as above
-    _open_sessions -= 1
-    if _open_sessions == 0:
-        for (module, name), original in zip(_LEVELS, _originals, strict=True):
-            setattr(module, name, original)
-        forward_ad.enter_dual_level, forward_ad.exit_dual_level = _original_enter, _original_exit
-        torch.func.linearize = torch._functorch.eager_transforms.linearize = _linearize
-        _originals.clear()
+def take_out() -> None:
+    """Put the levels back."""
+    for (module, name), original in zip(_LEVELS, _originals, strict=True):
+        setattr(module, name, original)
+    forward_ad.enter_dual_level, forward_ad.exit_dual_level = _original_enter, _original_exit
+    torch.func.linearize = torch._functorch.eager_transforms.linearize = _linearize
+    _originals.clear()
 
 
 @functools.wraps(_original_enter)
@@ -89,7 +82,7 @@ def _refused_in_node(function: Any, *primals: Any) -> Any:
 
 
 def _open_node() -> NodeMode | None:
-    stack = _get_current_function_mode_stack()  # type: ignore[no-untyped-call]
+    stack = FUNCTION_MODES.modes()
     return next((each for each in stack if isinstance(each, NodeMode)), None)
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import fx
 
 from leapp.graph._base import PassResult
-from leapp.graph.passes.copy_written import writes
+from leapp.graph.passes.copy_written import writes_in
 
 if TYPE_CHECKING:
     from leapp.graph._base import NodeGraph
@@ -29,7 +29,7 @@ def aliases_said(recording: NodeGraph) -> PassResult:
     Ensures: ``atleast_2d``, ``broadcast_tensors``, ``type_as`` without a cast and dropout that is switched off are
     reshapes, expansions or nothing; values unchanged. A second run changes nothing.
     """
-    if not any(node.name in recording.writes or writes(node) for node in recording.graph.nodes):
+    if not any(writes_in(recording, node) for node in recording.graph.nodes):
         return PassResult(recording, changed=False)
     changed = False
     for node in list(recording.graph.nodes):

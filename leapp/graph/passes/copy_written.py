@@ -24,7 +24,7 @@ def copy_written(recording: NodeGraph) -> PassResult:
     little, one too few is a wrong model.
     Ensures: no ``placeholder`` or ``get_attr`` is written; values unchanged. A second run changes nothing.
     """
-    if not any(node.name in recording.writes or writes(node) for node in recording.graph.nodes):
+    if not any(writes_in(recording, node) for node in recording.graph.nodes):
         return PassResult(recording, changed=False)
     graph = fx.Graph()
     copies: dict[fx.Node, fx.Node] = {}
@@ -52,6 +52,11 @@ def copy_written(recording: NodeGraph) -> PassResult:
         if first is not None:
             first.prepend(node)
     return PassResult(replace(recording, graph=graph, specs=specs), changed=changed)
+
+
+def writes_in(recording: NodeGraph, node: fx.Node) -> bool:
+    """Whether a node of a recording writes one of its arguments: it was seen to, or its name says so."""
+    return node.name in recording.writes or writes(node)
 
 
 def writes(node: fx.Node) -> bool:

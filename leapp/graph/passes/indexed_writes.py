@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ import torch
 from torch import fx
 
 from leapp.graph._base import PassResult
-from leapp.graph.passes.copy_written import writes
+from leapp.graph.passes.copy_written import writes_in
 from leapp.graph.passes.fresh_outputs import may_alias, memory_of
 from leapp.trace.recorder import free_name
 
@@ -81,9 +82,7 @@ def _positions(recording: NodeGraph, view: fx.Node) -> tuple[torch.Tensor, ...] 
     spec = recording.specs.get(base.name) if isinstance(base, fx.Node) else None
     if spec is None or not spec.shape or any(isinstance(each, fx.Node) for each in view.args[1:]):
         return None
-    count = 1
-    for size in spec.shape:
-        count *= size
+    count = math.prod(spec.shape)
     numbers = torch.arange(count).reshape(spec.shape)
     target: Any = view.target
     rest: tuple[Any, ...] = view.args[1:]
@@ -110,7 +109,7 @@ def _seen_through(view: fx.Node) -> set[fx.Node]:
 
 def _target(recording: NodeGraph, node: fx.Node) -> fx.Node | None:
     """What a call writes; None when it writes nothing."""
-    if node.op not in ("call_function", "call_method") or not (node.name in recording.writes or writes(node)):
+    if node.op not in ("call_function", "call_method") or not writes_in(recording, node):
         return None
     target = node.kwargs.get("out", node.args[0] if node.args else node.kwargs.get("input"))
     return target if isinstance(target, fx.Node) else None
@@ -159,7 +158,7 @@ def _by_index(recording: NodeGraph, view: fx.Node) -> NodeGraph:
             stale = False
         copies[node] = graph.node_copy(node, copies.__getitem__)
         copies[node].name = node.name
-        if not index or not (node.name in recording.writes or writes(node)):
+        if not index or not writes_in(recording, node):
             continue
         if written in seen:
             named(graph.call_function(operator.setitem, (copies[base], index, copies[view])), "setitem")
