@@ -1,7 +1,7 @@
 """Entry points that no hook sees, wrapped while a session is open: scripted code and compiled callables.
 
-The wrappers, and those of ``constructors`` and ``transforms``, are one per process, however many sessions there are, and
-are taken out with the last of them.
+The wrappers, and those of ``constructors`` and ``transforms``, are one per process, however many sessions there are.
+They are taken out with the last of them.
 """
 
 from __future__ import annotations
