@@ -1,0 +1,136 @@
+"""Small helpers that twins are written with; they work on tensors and on the recorder's stand-ins alike."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import numpy as np
+import torch
+
+from leapp import _dtypes
+from leapp.ops._np_row import Unsupported
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Builder(Protocol):
+    """Makes constants for twins: of a recording, or plain tensors."""
+
+    def constant(self, array: np.ndarray[Any, Any]) -> Any:
+        """A tensor of the elements of a plain array; the array's memory is what is watched for changes."""
+
+
+class _PlainBuilder:
+    """Outside a recording a constant is a tensor."""
+
+    def constant(self, array: np.ndarray[Any, Any]) -> Any:
+        return torch.from_numpy(np.array(array))
+
+
+_builders: Final[list[Builder]] = [_PlainBuilder()]
+
+
+def building(builder: Builder) -> None:
+    """Constants are made by ``builder`` until ``built``."""
+    _builders.append(builder)
+
+
+def built() -> None:
+    """The builder before makes the constants again."""
+    _builders.pop()
+
+
+def is_tensor(thing: Any) -> bool:
+    """Whether a thing is a tensor, or stands for one."""
+    return hasattr(thing, "__torch_function__")
+
+
+def tensor(thing: Any, dtype: torch.dtype | None = None) -> Any:
+    """A tensor of a traced value, an array, a number or nested lists of them, with the dtype that NumPy gives them.
+
+    Raises Unsupported for what torch has no dtype for.
+    """
+    if is_tensor(thing):
+        return thing if dtype is None else cast(thing, dtype)
+    if isinstance(thing, (list, tuple)) and holds_tensor(thing):
+        parts = [tensor(each) for each in thing]
+        common = result_dtype(*parts)
+        made = torch.stack([cast(each, common) for each in parts])
+    else:
+        array = np.asarray(thing)
+        if array.dtype.name not in _dtypes.BY_NAME:
+            raise Unsupported(f"torch has no dtype {array.dtype}")
+        made = _builders[-1].constant(array)
+    return made if dtype is None else cast(made, dtype)
+
+
+def holds_tensor(things: Any) -> bool:
+    """Whether nested lists and tuples hold a tensor at any depth."""
+    if isinstance(things, (list, tuple)):
+        return any(holds_tensor(each) for each in things)
+    return is_tensor(things)
+
+
+def cast(thing: Any, dtype: torch.dtype) -> Any:
+    """A tensor in another dtype; itself where it has it."""
+    return thing if thing.dtype == dtype else thing.to(dtype)
+
+
+def number(thing: Any, name: str) -> Any:
+    """An argument that says how a call is done (an axis, a shape, a flag), as plain Python.
+
+    Raises Unsupported where it is computed from the data.
+    """
+    if is_tensor(thing) or holds_tensor(thing):
+        raise Unsupported(f"{name} follows the data")
+    if isinstance(thing, np.generic):
+        return thing.item()
+    if isinstance(thing, np.ndarray):
+        return thing.tolist()
+    if isinstance(thing, (list, tuple)):
+        return type(thing)(number(each, name) for each in thing)
+    return thing
+
+
+def axes(axis: Any, ndim: int) -> tuple[int, ...]:
+    """The axes that NumPy means by ``axis``, counted from the front; all of them for None."""
+    axis = number(axis, "axis")
+    if axis is None:
+        return tuple(range(ndim))
+    return tuple(each % ndim for each in (axis if isinstance(axis, (tuple, list)) else (axis,)))
+
+
+def numpy_dtype(dtype: torch.dtype) -> np.dtype[Any]:
+    """NumPy's dtype of the same elements."""
+    return np.dtype(_dtypes.name_of(dtype))
+
+
+def torch_dtype(dtype: Any) -> torch.dtype:
+    """Torch's dtype of the same elements; takes all that NumPy takes. Raises Unsupported where there is none."""
+    name = np.dtype(dtype).name
+    if name not in _dtypes.BY_NAME:
+        raise Unsupported(f"torch has no dtype {name}")
+    return _dtypes.torch_dtype(name)
+
+
+def result_dtype(*things: Any) -> torch.dtype:
+    """The dtype that NumPy gives results of these operands: tensors, arrays, and Python numbers as weak ones."""
+    kinds = [numpy_dtype(each.dtype) if is_tensor(each) else each for each in things]
+    return torch_dtype(np.result_type(*kinds))
+
+
+def promoted(*things: Any) -> list[Any]:
+    """Tensors of the operands in the dtype that NumPy gives their result."""
+    common = result_dtype(*things)
+    return [tensor(each, common) for each in things]
+
+
+def shape_of(thing: Any) -> tuple[int, ...]:
+    """Shape of a tensor or stand-in as a tuple of integers."""
+    return tuple(int(each) for each in thing.shape)
+
+
+def reversed_order(ndim: int) -> Sequence[int]:
+    """The permutation that turns column-major order into row-major order."""
+    return tuple(reversed(range(ndim)))
