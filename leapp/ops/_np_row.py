@@ -42,6 +42,10 @@ class Op:
     check: Check = EXACT
     numbers: tuple[int, ...] = ()
     commutes: bool = False
+    kinds: str = "biufc"
+    """Kinds of loop dtypes, as NumPy names them, that ``direct`` computes as NumPy does; ``twin`` has the others."""
+    bits: bool = False
+    """Gives the right bits for uint64 when it is run on int64."""
     elementwise: bool = False
     """Each element of the result follows from the elements at its place: a sample of them may be checked."""
     layout: bool = False
