@@ -134,3 +134,34 @@ def shape_of(thing: Any) -> tuple[int, ...]:
 def reversed_order(ndim: int) -> Sequence[int]:
     """The permutation that turns column-major order into row-major order."""
     return tuple(reversed(range(ndim)))
+
+
+def not_given(argument: Any) -> bool:
+    """Whether an argument is NumPy's mark of one that was left out."""
+    return argument is np._NoValue
+
+
+_WIDER: Final = {
+    torch.bool: torch.uint8,
+    torch.uint16: torch.int32,
+    torch.uint32: torch.int64,
+    torch.uint64: torch.int64,
+}
+"""For dtypes that few torch functions take: one of at least as many bits that all of them take."""
+_TOP_BIT: Final = -(2**63)
+
+
+def widened(thing: Any) -> Any:
+    """The same bits in a dtype that every torch function takes; ``cast`` gives them back."""
+    return thing.to(_WIDER[thing.dtype]) if thing.dtype in _WIDER else thing
+
+
+def ordered(thing: Any) -> Any:
+    """Elements that stand in the same order, in a dtype that torch compares; ``reordered`` undoes it."""
+    wide = widened(thing)
+    return wide ^ _TOP_BIT if thing.dtype == torch.uint64 else wide
+
+
+def reordered(thing: Any, dtype: torch.dtype) -> Any:
+    """What ``ordered`` was given."""
+    return cast(thing ^ _TOP_BIT if dtype == torch.uint64 else thing, dtype)

@@ -1,0 +1,115 @@
+"""Runs the twin of a NumPy function on plain tensors and compares with what NumPy gives."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from leapp.ops import _np_twin
+from leapp.ops._np_checks import EXACT
+from leapp.ops._np_row import Op
+
+DTYPES = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128".split()
+REAL = [name for name in DTYPES if not name.startswith("complex")]
+FLOATS = ["float16", "float32", "float64"]
+
+
+@dataclass
+class Plain:
+    """An array that is not traced."""
+
+    array: Any
+
+
+def _map(thing, leaf):
+    if isinstance(thing, (list, tuple)) and not hasattr(thing, "_fields"):
+        return type(thing)(_map(each, leaf) for each in thing)
+    if isinstance(thing, dict):
+        return {key: _map(each, leaf) for key, each in thing.items()}
+    return leaf(thing)
+
+
+def _for_numpy(thing):
+    if isinstance(thing, Plain):
+        return thing.array.copy()
+    return thing.copy(order="K") if isinstance(thing, np.ndarray) else thing
+
+
+def _for_twin(thing):
+    if isinstance(thing, Plain):
+        return thing.array
+    if not isinstance(thing, np.ndarray):
+        return thing
+    return torch.from_numpy(thing.copy(order="K") if any(each < 0 for each in thing.strides) else thing)
+
+
+def _leaves(thing):
+    if isinstance(thing, (list, tuple)):
+        for each in thing:
+            yield from _leaves(each)
+    else:
+        yield thing
+
+
+def draw(rng, dtype, shape, nan=False):
+    """Elements with ties, both signs and zeros; one in five is NaN where asked for."""
+    if dtype == "bool":
+        return rng.random(shape) < 0.5
+    if np.dtype(dtype).kind in "iu":
+        low, high = (0, 7) if np.dtype(dtype).kind == "u" else (-5, 6)
+        return np.asarray(rng.integers(low, high, shape)).astype(dtype)
+    values = np.asarray(np.round(rng.normal(size=shape) * 3, 1))
+    if np.dtype(dtype).kind == "c":
+        values = values + 1j * np.round(rng.normal(size=shape), 1)
+    values = np.array(values, dtype)
+    if nan:
+        values[np.asarray(rng.random(shape) < 0.2)] = np.nan
+    return values
+
+
+def layouts(array):
+    """The same elements as they may lie in memory."""
+    yield array
+    if array.ndim > 1:
+        yield np.asfortranarray(array)
+        yield np.repeat(array, 2, axis=-1)[..., ::2]
+
+
+def rows(groups):
+    return {row.numpy: row for group in groups for row in group.rows}
+
+
+def check(groups, function, *args, **kwargs):
+    """The twin of a function gives what NumPy gives. A row that writes is compared by the array that it wrote to."""
+    row = rows(groups)[function]
+    assert isinstance(row, Op)
+    plain, words = _map(args, _for_numpy), _map(kwargs, _for_numpy)
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        expected = function(*plain, **words)
+        if row.writes:
+            expected = plain[0]
+        actual = row.twin(*_map(args, _for_twin), **_map(kwargs, _for_twin))
+    _compare(row, expected, actual, plain, words)
+
+
+def _compare(row, expected, actual, args, kwargs):
+    several = isinstance(expected, (list, tuple))
+    assert several == isinstance(actual, (list, tuple)), (row.numpy.__name__, expected, actual)
+    ours, theirs = list(_leaves(actual)), list(_leaves(expected))
+    assert len(ours) == len(theirs), (row.numpy.__name__, expected, actual)
+    for one, other in zip(theirs, ours, strict=True):
+        wanted = np.asarray(one)
+        assert isinstance(other, torch.Tensor)
+        where = (row.numpy.__name__, args, kwargs, wanted, other)
+        assert tuple(other.shape) == wanted.shape, where
+        assert _np_twin.numpy_dtype(other.dtype) == wanted.dtype, where
+        got = other.detach().resolve_conj().resolve_neg().numpy()
+        assert row.check.wrong(wanted, got, row.numpy, args, kwargs) is None, where
+
+
+__all__ = ["DTYPES", "EXACT", "FLOATS", "REAL", "Plain", "check", "draw", "layouts", "rows"]
