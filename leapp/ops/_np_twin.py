@@ -61,6 +61,8 @@ def tensor(thing: Any, dtype: torch.dtype | None = None) -> Any:
         array = np.asarray(thing)
         if array.dtype.name not in _dtypes.BY_NAME:
             raise Unsupported(f"torch has no dtype {array.dtype}")
+        if array.dtype.char in "qQ":  # C's long long: the elements of int64 under a type that torch does not know
+            array = array.view(array.dtype.name)
         made = _builders[-1].constant(array)
     return made if dtype is None else cast(made, dtype)
 

@@ -7,12 +7,13 @@ float16 in float32. Torch does the first for signed results only and none of the
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 import torch
 
-from leapp.ops._np_checks import EXACT
+from leapp.ops._np_checks import EXACT, Accumulated, terms_of
 from leapp.ops._np_row import Group, Op, Unsupported
 from leapp.ops._np_twin import (
     cast,
@@ -22,10 +23,10 @@ from leapp.ops._np_twin import (
     numpy_dtype,
     ordered,
     reordered,
-    result_dtype,
     shape_of,
     tensor,
     torch_dtype,
+    widened,
 )
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def _total_dtype(x: Any, dtype: Any) -> torch.dtype:
         return torch_dtype(dtype)
     if x.dtype in _UNSIGNED:
         return torch.uint64
-    return torch.int64 if _is_whole(x.dtype) else x.dtype  # type: ignore[no-any-return]
+    return torch.int64 if _is_whole(x.dtype) else x.dtype
 
 
 def _masked(x: Any, where: Any, fill: Any) -> Any:
@@ -161,7 +162,7 @@ def _extreme(
         _, words = _over(x, axis, keepdims)
         dims = words.get("dim", tuple(range(x.ndim)))
         if any(x.shape[each] == 0 for each in (dims if isinstance(dims, tuple) else (dims,))) and x.ndim:
-            return _sum(x, axis=axis, dtype=numpy_dtype(dtype), keepdims=keepdims) + start
+            return _sum(x, axis, numpy_dtype(dtype), None, keepdims, start)
         x = _masked(x, where, start)
         pick = torch.maximum if torch_function is torch.amax else torch.minimum
     x, words = _over(ordered(x), axis, keepdims)
@@ -241,7 +242,7 @@ def _count_nonzero(a: Any, axis: Any = None, *, keepdims: Any = False) -> Any:
     x, words = _over(tensor(a), axis, keepdims)
     if "keepdim" in words:
         return torch.sum(_truth(x), **words)
-    return torch.count_nonzero(x, **words)
+    return torch.count_nonzero(widened(x), **words)
 
 
 def _work_dtype(x: Any, dtype: Any) -> tuple[torch.dtype, torch.dtype]:
@@ -302,18 +303,17 @@ def _spread(
     if not_given(where) and not_given(mean):
         y, words = _over(cast(x, work), axis, keepdims)
         return cast(torch_function(y, correction=less, **words), result)
-    spread = _variance(cast(x, work), axis, keepdims, where, mean, less)[0]
+    spread = _variance(cast(x, work), axis, keepdims, where, mean, less)
     return cast(torch.sqrt(spread) if torch_function is torch.std else spread, result)
 
 
-def _variance(x: Any, axis: Any, keepdims: Any, where: Any, mean: Any, less: Any) -> tuple[Any, Any]:
-    """Variance about a given mean or of chosen elements, and by what the sum of squares was divided."""
+def _variance(x: Any, axis: Any, keepdims: Any, where: Any, mean: Any, less: Any) -> Any:
+    """Variance about a given mean or of chosen elements."""
     centre = _mean(x, axis, keepdims=True, where=where) if not_given(mean) else tensor(mean)
     squares = _square(x - centre)
     total = _sum(squares, axis, keepdims=keepdims, where=where)
     count = tensor(_count(x, axis, keepdims, where), total.dtype)
-    divisor = torch.clamp(count - less, min=0)
-    return total / divisor, divisor
+    return total / torch.clamp(count - less, min=0)
 
 
 def _var(
@@ -482,12 +482,16 @@ def _nanspread(
     if _is_whole(x.dtype):
         return _spread(torch.std if root else torch.var, x, axis, dtype, ddof, keepdims, where, mean, correction)
     less = number(ddof if not_given(correction) else correction, "ddof")
-    work, result = _work_dtype(x, dtype)
-    result = result.to_real()
     there = _there(x, where)
-    spread, divisor = _variance(cast(_without_nan(x, 0), work), axis, keepdims, there, mean, less)
-    spread = torch.where(divisor > 0, spread, math.nan)
-    return cast(torch.sqrt(spread) if root else spread, result)
+    filled = _without_nan(x, 0)
+    if not_given(mean):
+        mean = _sum(filled, axis, dtype, None, True, where=where)
+        mean = cast(mean / _count(x, axis, True, there), mean.dtype)
+    squares = _square(cast(filled - tensor(mean), x.dtype))  # NumPy writes the differences into the array's own dtype
+    total = _sum(squares, axis, dtype, None, keepdims, where=there)
+    divisor = _count(x, axis, keepdims, there) - less
+    spread = torch.where(divisor > 0, cast(total / divisor, total.dtype), math.nan)
+    return torch.sqrt(spread) if root else spread
 
 
 def _nanvar(
@@ -561,6 +565,42 @@ def _nanargmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = _NO
     return _argmin(_without_nan(a, math.inf), axis, keepdims=keepdims)
 
 
+@dataclass(frozen=True, slots=True)
+class _Spread:
+    """As far apart as the rounding of sums over n elements lets two variances be: the mean's error counts twice.
+
+    With m the largest element, within n eps (v + n eps m^2) for variances and n eps (s + m) for their roots.
+    """
+
+    root: bool
+    whole: ClassVar[bool] = False
+
+    def wrong(self, expected: Any, actual: Any, call: Any, args: Any, kwargs: Any) -> tuple[int, ...] | None:
+        first = EXACT.wrong(expected, actual, call, args, kwargs)
+        if first is None:
+            return None
+        values = np.abs(np.asarray(args[0] if args else kwargs["a"]))
+        largest = float(np.max(values, initial=0.0, where=np.isfinite(values)))
+        step = float(np.finfo(expected.dtype).eps) * terms_of(args, kwargs, expected)
+        with np.errstate(all="ignore"):
+            v = np.abs(expected.astype(np.float64))
+            bound = 2 * step * (v + largest if self.root else v + step * largest**2)
+            bad = ~(np.abs(actual.astype(np.float64) - expected) <= bound)
+        bad &= (expected != actual) & ~(np.isnan(expected) & np.isnan(actual))
+        return tuple(int(each[0]) for each in np.nonzero(np.atleast_1d(bad)))[: expected.ndim] if bad.any() else None
+
+
+def _elements_before(args: Any, kwargs: Any, expected: Any) -> float:
+    """At most as many terms as go into one running total."""
+    del args, kwargs
+    return float(max((1, *expected.shape)))
+
+
+_SUMMED: Final = Accumulated(2)
+_RUNNING: Final = Accumulated(2, terms=_elements_before)
+_VARIANCE: Final = _Spread(root=False)
+_DEVIATION: Final = _Spread(root=True)
+
 _TOTALS = "small integers are added up in 64 bits"
 _MEANS = "integers in float64; float16 in float32"
 
@@ -568,12 +608,12 @@ GROUPS: Final[tuple[Group, ...]] = (
     Group(
         "Reductions",
         (
-            Op(np.sum, twin=_sum, note=_TOTALS),
-            Op(np.prod, twin=_prod, note=_TOTALS),
-            Op(np.mean, twin=_mean, note=_MEANS),
-            Op(np.average, twin=_average),
-            Op(np.var, twin=_var, note="NumPy divides by N, torch by N - 1"),
-            Op(np.std, twin=_std, note="NumPy divides by N, torch by N - 1"),
+            Op(np.sum, twin=_sum, check=_SUMMED, note=_TOTALS),
+            Op(np.prod, twin=_prod, check=_SUMMED, note=_TOTALS),
+            Op(np.mean, twin=_mean, check=_SUMMED, note=_MEANS),
+            Op(np.average, twin=_average, check=Accumulated(4)),
+            Op(np.var, twin=_var, check=_VARIANCE, note="NumPy divides by N, torch by N - 1"),
+            Op(np.std, twin=_std, check=_DEVIATION, note="NumPy divides by N, torch by N - 1"),
             Op(np.max, twin=_max),
             Op(np.amax, twin=_max),
             Op(np.min, twin=_min),
@@ -584,26 +624,26 @@ GROUPS: Final[tuple[Group, ...]] = (
             Op(np.all, twin=_all),
             Op(np.any, twin=_any),
             Op(np.count_nonzero, twin=_count_nonzero),
-            Op(np.cumsum, twin=_cumsum, note=_TOTALS),
-            Op(np.cumprod, twin=_cumprod, note=_TOTALS),
-            Op(np.cumulative_sum, twin=_cumulative_sum, note=_TOTALS),
-            Op(np.cumulative_prod, twin=_cumulative_prod, note=_TOTALS),
+            Op(np.cumsum, twin=_cumsum, check=_RUNNING, note=_TOTALS),
+            Op(np.cumprod, twin=_cumprod, check=_RUNNING, note=_TOTALS),
+            Op(np.cumulative_sum, twin=_cumulative_sum, check=_RUNNING, note=_TOTALS),
+            Op(np.cumulative_prod, twin=_cumulative_prod, check=_RUNNING, note=_TOTALS),
         ),
     ),
     Group(
         "Reductions that pass over NaN",
         (
-            Op(np.nansum, twin=_nansum),
-            Op(np.nanprod, twin=_nanprod),
-            Op(np.nanmean, twin=_nanmean),
-            Op(np.nanvar, twin=_nanvar),
-            Op(np.nanstd, twin=_nanstd),
+            Op(np.nansum, twin=_nansum, check=_SUMMED),
+            Op(np.nanprod, twin=_nanprod, check=_SUMMED),
+            Op(np.nanmean, twin=_nanmean, check=_SUMMED),
+            Op(np.nanvar, twin=_nanvar, check=_VARIANCE),
+            Op(np.nanstd, twin=_nanstd, check=_DEVIATION),
             Op(np.nanmax, twin=_nanmax),
             Op(np.nanmin, twin=_nanmin),
             Op(np.nanargmax, twin=_nanargmax),
             Op(np.nanargmin, twin=_nanargmin),
-            Op(np.nancumsum, twin=_nancumsum),
-            Op(np.nancumprod, twin=_nancumprod),
+            Op(np.nancumsum, twin=_nancumsum, check=_RUNNING),
+            Op(np.nancumprod, twin=_nancumprod, check=_RUNNING),
         ),
     ),
 )
