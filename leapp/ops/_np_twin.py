@@ -11,7 +11,7 @@ from leapp import _dtypes
 from leapp.ops._np_row import Unsupported
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 
 class Builder(Protocol):
@@ -126,6 +126,44 @@ def promoted(*things: Any) -> list[Any]:
     """Tensors of the operands in the dtype that NumPy gives their result."""
     common = result_dtype(*things)
     return [tensor(each, common) for each in things]
+
+
+def together(*things: Any) -> list[Any]:
+    """Tensors of the operands in one dtype, for functions in which no Python number is a weak operand.
+
+    Most that is no ufunc makes an array of each argument first: ``np.dot(float32_array, 2.0)`` is float64.
+    """
+    parts = [tensor(each) for each in things]
+    common = result_dtype(*parts)
+    return [cast(each, common) for each in parts]
+
+
+_CARRIERS: Final = {
+    torch.bool: torch.int32,
+    torch.uint8: torch.int32,
+    torch.int8: torch.int32,
+    torch.int16: torch.int32,
+    torch.uint16: torch.int32,
+    torch.uint32: torch.int64,
+    torch.uint64: torch.int64,
+}
+
+
+def modular(compute: Callable[..., Any], *operands: Any) -> Any:
+    """Sums and products of tensors of one dtype, in that dtype, also where neither torch nor ONNX has them in it.
+
+    Narrow and unsigned integers are computed in a wider dtype, or in one as wide, and cut: sums and products modulo a
+    power of two do not mind. A sum of products of booleans is true where it is not 0.
+    """
+    dtype = operands[0].dtype
+    carrier = _CARRIERS.get(dtype, dtype)
+    return cast(compute(*(cast(each, carrier) for each in operands)), dtype)
+
+
+def inexact(thing: Any) -> Any:
+    """A tensor of floating-point or complex numbers: what is neither becomes float64, as in most of NumPy."""
+    made = tensor(thing)
+    return made if made.dtype.is_floating_point or made.dtype.is_complex else cast(made, torch.float64)
 
 
 def shape_of(thing: Any) -> tuple[int, ...]:

@@ -102,6 +102,7 @@ def _compare(row, expected, actual, args, kwargs):
     assert several == isinstance(actual, (list, tuple)), (row.numpy.__name__, expected, actual)
     ours, theirs = list(_leaves(actual)), list(_leaves(expected))
     assert len(ours) == len(theirs), (row.numpy.__name__, expected, actual)
+    gotten = []
     for one, other in zip(theirs, ours, strict=True):
         wanted = np.asarray(one)
         assert isinstance(other, torch.Tensor)
@@ -109,7 +110,18 @@ def _compare(row, expected, actual, args, kwargs):
         assert tuple(other.shape) == wanted.shape, where
         assert _np_twin.numpy_dtype(other.dtype) == wanted.dtype, where
         got = other.detach().resolve_conj().resolve_neg().numpy()
+        gotten.append(got)
+        if row.check.whole:
+            continue
         assert row.check.wrong(wanted, got, row.numpy, args, kwargs) is None, where
+    if row.check.whole:
+        wanted = tuple(np.asarray(each) for each in theirs)
+        assert row.check.wrong(wanted, tuple(gotten), row.numpy, args, kwargs) is None, (
+            row.numpy,
+            args,
+            wanted,
+            gotten,
+        )
 
 
 __all__ = ["DTYPES", "EXACT", "FLOATS", "REAL", "Plain", "check", "draw", "layouts", "rows"]
