@@ -38,7 +38,16 @@ _SPELLING: Final = {
     "__index__": "int()",
     "__bool__": "bool()",
     "__contains__": "in",
+    "__complex__": "complex()",
+    "__round__": "round()",
+    "__floor__": "math.floor()",
+    "__ceil__": "math.ceil()",
+    "__trunc__": "math.trunc()",
+    "__hash__": "hash()",
+    "__reduce__": "pickle",
+    "__reduce_ex__": "pickle",
     "__format__": "format()",
+    "__str__": "str()",
     "__repr__": "repr()",
     "__array__": "numpy.asarray()",
     "__len__": "len()",
@@ -110,9 +119,9 @@ class EscapePolicy:
         """``annotate.constant`` stands at ``place``."""
         self._note("constant", node, "annotate.constant", place)
 
-    def untraced(self, op: str, node: str) -> None:
-        """A traced value went through a call that leaves no graph node."""
-        self._report(UntracedOpWarning, "untraced", node, op)
+    def untraced(self, op: str, node: str, place: Place | None = None) -> None:
+        """A traced value went through a call that leaves no graph node, at ``place`` or right now."""
+        self._report(UntracedOpWarning, "untraced", node, op, place)
 
     def random(self, op: str, node: str, *, recorded: bool) -> None:
         """Random numbers were drawn while a node was open."""
@@ -123,8 +132,10 @@ class EscapePolicy:
         """A tensor that outlives the node carries values from tick to tick."""
         self._warn(HiddenStateWarning, "hidden-state", node, "a write", place)
 
-    def _report(self, warning: type[LeappWarning], key: str, node: str, op: str, **facts: Any) -> None:
-        place = caller()
+    def _report(
+        self, warning: type[LeappWarning], key: str, node: str, op: str, place: Place | None = None, **facts: Any
+    ) -> None:
+        place = place or caller()
         if self._allowed(key, source_line(place, self.root).function):
             self._note(f"{key}-allowed", node, op, place)
             return
