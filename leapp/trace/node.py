@@ -27,6 +27,7 @@ from leapp.trace._lineage import PortId, Value, plain_class, value_of
 from leapp.trace.alias import old_content_is_read
 from leapp.trace.constants import Constants, byte_range, no_hooks, plain, same_bytes
 from leapp.trace.recorder import Recorder
+from leapp.trace.scalar import settle
 from leapp.trace.source import Place, source_line
 from leapp.trace.tensor import TRACED, mark
 
@@ -184,6 +185,7 @@ class Recording:
         """Check the outputs, erase what they do not need, and keep graph and sample."""
         if self.broken is not None:
             raise self.broken
+        settle()
         nodes = [self._output_node(leaf, place) for leaf in leaves]
         nodes += [self.constants.use(leaf.tensor, place)[0] for leaf in static]
         outputs = [*leaves, *static]

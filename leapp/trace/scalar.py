@@ -149,7 +149,7 @@ _TRACED: Final[dict[type, Any]] = {}
 def traced_scalar(value: np.generic, lineage: Value) -> Any:
     """A traced scalar of NumPy's own one; the type must be one that torch can hold (KeyError)."""
     kind = type(value)
-    made = kind.__new__(_TRACED[kind], value)  # type: ignore[call-arg]
+    made: Any = kind.__new__(_TRACED[kind], value)
     made.__dict__.update(_plain=value, _leapp=lineage)
     return made
 
@@ -226,11 +226,15 @@ def _operate(do: Any, ufunc: Any, left: Any, right: Any, other: Any) -> Any:
     result = do(plain_deep(left), plain_deep(right))
     if kind in _NUMBERS or plain_class(kind) is not None:
         return _array().computed(ufunc, (left, right), {}, result)
-    if kind in (list, tuple) and type(result) is np.ndarray:
+    if kind in (list, tuple) and (type(result) is np.ndarray or do is divmod):
         return _array().computed(ufunc, (left, right), {}, result)
-    if kind in (type(None), str, bytes) and isinstance(result, (bool, np.bool)):
-        return result  # a number is not equal to any of these
+    if isinstance(result, (bool, np.bool)) and (kind in (str, bytes) or _compares_as_itself(kind)):
+        return result  # None, a text, an object of no value: no number is equal to any of these
     return _unrecorded(do, left, right, other, result)
+
+
+def _compares_as_itself(kind: Any) -> bool:
+    return kind.__eq__ is object.__eq__
 
 
 def _left_to(other: Any) -> bool:
@@ -328,7 +332,6 @@ _UNARY: Final = (
     ("__pos__", operator.pos, np.positive),
     ("__abs__", abs, np.absolute),
     ("__invert__", operator.invert, np.invert),
-    ("bit_count", lambda plain: plain.bit_count(), np.bitwise_count),
 )
 
 
@@ -344,8 +347,8 @@ _METHODS: Final = tuple(
 _PROPERTIES: Final = ("T", "real", "imag")
 
 _READS: Final = tuple(
-    "item tolist tobytes tofile dump dumps hex as_integer_ratio is_integer __float__ __int__ __complex__ __index__ "
-    "__bool__ __format__ __repr__ __str__ __floor__ __ceil__ __trunc__ __reduce__ __reduce_ex__ __array__".split()
+    "item tolist tobytes tofile dump dumps hex as_integer_ratio is_integer bit_count __float__ __int__ __complex__ "
+    "__index__ __bool__ __format__ __repr__ __str__ __floor__ __ceil__ __trunc__ __reduce__ __reduce_ex__ __array__".split()
 )
 """Methods that take the number out of the trace."""
 
@@ -447,13 +450,14 @@ def _no_sequence(made: Any) -> bool:
     word = ctypes.sizeof(ctypes.c_void_p)
     if not function:
         return False
-    words = (ctypes.c_size_t * (type.__basicsize__ // word)).from_address(id(made))
+    words = (ctypes.c_size_t * (_TYPE_SIZE // word)).from_address(id(made))
     places = [index for index, each in enumerate(words) if each == function]
     if len(places) == 1:
         words[places[0]] = 0
     return not _is_sequence(made.__mro__[1].__new__(made, 0))
 
 
+_TYPE_SIZE: Final[int] = vars(type)["__basicsize__"].__get__(type)
 _SEQUENCE_ITEM: Final = 44
 """``Py_sq_item`` of Python's stable ABI."""
 _get_slot: Final = ctypes.pythonapi.PyType_GetSlot
@@ -469,7 +473,7 @@ def _traced_class(kind: type, overrides: dict[str, Any]) -> Any:
     namespace = {name: each for name, each in overrides.items() if hasattr(kind, name) or name in _ALWAYS}
     namespace |= {"__module__": __name__, "__qualname__": name, "__doc__": f"A traced ``np.{kind.__name__}``."}
     namespace["__new__"] = _made
-    made = _ScalarType(name, (kind, TracedScalar), namespace)
+    made: Any = _ScalarType(name, (kind, TracedScalar), namespace)
     if not _no_sequence(made):
         del made.__getitem__
     return made
