@@ -175,13 +175,13 @@ def plain_deep(thing: Any) -> Any:
     return thing
 
 
-def recording_of(value: Value, op: str = "") -> Recording | None:
+def recording_of(value: Value | None, op: str = "") -> Recording | None:
     """The open recording that must hear of a use of a value; None where it is a plain value to everybody.
 
     Raises ForeignValueError inside another node, WrongThreadError in another thread.
     """
-    recording = value.recording
-    if recording is None:
+    recording = value.recording if value is not None else None
+    if recording is None or value is None:
         return None
     session = recording.session
     if not recording.open:
@@ -348,7 +348,8 @@ _PROPERTIES: Final = ("T", "real", "imag")
 
 _READS: Final = tuple(
     "item tolist tobytes tofile dump dumps hex as_integer_ratio is_integer bit_count __float__ __int__ __complex__ "
-    "__index__ __bool__ __format__ __repr__ __str__ __floor__ __ceil__ __trunc__ __reduce__ __reduce_ex__ __array__".split()
+    "__index__ __bool__ __format__ __repr__ __str__ __floor__ __ceil__ __trunc__ __reduce__ __reduce_ex__ "
+    "__array__".split()
 )
 """Methods that take the number out of the trace."""
 
