@@ -188,6 +188,7 @@ _WIDER: Final = {
     torch.uint64: torch.int64,
 }
 """For dtypes that few torch functions take: one of at least as many bits that all of them take."""
+LONG_UNSIGNED: Final = (torch.uint16, torch.uint32, torch.uint64)
 _TOP_BIT: Final = -(2**63)
 
 
@@ -205,3 +206,14 @@ def ordered(thing: Any) -> Any:
 def reordered(thing: Any, dtype: torch.dtype) -> Any:
     """What ``ordered`` was given."""
     return cast(thing ^ _TOP_BIT if dtype == torch.uint64 else thing, dtype)
+
+
+broadcast: Final[Any] = torch.broadcast_tensors
+"""Tensors of one shape; torch leaves the function without types."""
+
+
+def moving(torch_function: Any, thing: Any, *args: Any) -> Any:
+    """What a torch function that only moves elements gives; some do not move unsigned ones of 16 bits and more."""
+    if thing.dtype not in LONG_UNSIGNED:
+        return torch_function(thing, *args)
+    return torch_function(widened(thing), *args).to(thing.dtype)

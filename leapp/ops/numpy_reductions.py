@@ -16,6 +16,7 @@ import torch
 from leapp.ops._np_checks import EXACT, Accumulated, terms_of
 from leapp.ops._np_row import Group, Op, Unsupported
 from leapp.ops._np_twin import (
+    LONG_UNSIGNED,
     cast,
     is_tensor,
     not_given,
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
 _NONE: Final[Any] = np._NoValue
 _UNSIGNED: Final = (torch.uint8, torch.uint16, torch.uint32, torch.uint64)
-_LONG_UNSIGNED: Final = (torch.uint16, torch.uint32, torch.uint64)
 
 
 def _over(x: Any, axis: Any, keepdims: Any) -> tuple[Any, dict[str, Any]]:
@@ -89,7 +89,7 @@ def _fold(
     dtype: torch.dtype,
 ) -> Any:
     """A sum or a product in one dtype; unsigned ones are taken in int64, whose bits are the same."""
-    work = torch.int64 if dtype in _LONG_UNSIGNED else dtype
+    work = torch.int64 if dtype in LONG_UNSIGNED else dtype
     x, words = _over(x, axis, keepdims)
     if x.dtype.is_complex and not work.is_complex:
         x = torch.real(x)
@@ -197,7 +197,7 @@ def _min(
 def _ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = _NONE) -> Any:
     x = tensor(a)
     largest, smallest = _max(x, axis, keepdims=keepdims), _min(x, axis, keepdims=keepdims)
-    if x.dtype in _LONG_UNSIGNED:
+    if x.dtype in LONG_UNSIGNED:
         return cast(largest.to(torch.int64) - smallest.to(torch.int64), x.dtype)
     return largest - smallest
 
@@ -376,7 +376,7 @@ def _cumulative(torch_function: Callable[..., Any], a: Any, axis: Any, dtype: An
     axis = number(axis, "axis")
     if axis is None or x.ndim == 0:
         x, axis = (x if x.ndim == 1 else x.reshape((-1,))), 0
-    work = torch.int64 if dtype in _LONG_UNSIGNED else dtype
+    work = torch.int64 if dtype in LONG_UNSIGNED else dtype
     words = {} if work == (torch.int64 if _is_whole(x.dtype) else x.dtype) else {"dtype": work}
     return cast(torch_function(x, axis, **words), dtype)
 
@@ -600,6 +600,9 @@ _SUMMED: Final = Accumulated(2)
 _RUNNING: Final = Accumulated(2, terms=_elements_before)
 _VARIANCE: Final = _Spread(root=False)
 _DEVIATION: Final = _Spread(root=True)
+
+maximum_of, minimum_of, mean_of = _max, _min, _mean
+"""Twins of np.max, np.min and np.mean, for twins that are made of them."""
 
 _TOTALS = "small integers are added up in 64 bits"
 _MEANS = "integers in float64; float16 in float32"
