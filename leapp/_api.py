@@ -84,7 +84,6 @@ def start(
         OptionError: another argument is out of range.
         SecondSessionError: in a build, a second call where the manifest does not say which one counts.
     """
-    del global_patching, self_check
     if patching:
         raise OptionError(
             option="patching", value=patching, why="replacements of native functions are not supported yet"
@@ -110,6 +109,8 @@ def start(
         non_traced=frozenset(non_traced or ()),
         max_cached_io=max_cached_io,
         allow=dict(allow or {}),
+        global_patching=global_patching,
+        self_check=self_check,
     )
     _begin(options if policy is None else _in_build(policy, options))
 

@@ -34,9 +34,9 @@ def input_tensors(node: str, tensors: Mapping[str, Any]) -> Any:
         TraceError: one of its children, naming node, port and line.
     """
     session = current()
-    if session is not None:
-        session.input_tensors(node, tensors)
-    return handed_back(tensors)
+    if session is None:
+        return handed_back(tensors)
+    return handed_back(tensors, session.input_tensors(node, tensors))
 
 
 def output_tensors(
@@ -65,13 +65,14 @@ def output_tensors(
         FormatConflictError: it names two that write the same file.
     """
     session = current()
+    made = None
     if session is not None:
         from leapp._api import parse_backend_params, parse_formats
 
-        session.output_tensors(
+        made = session.output_tensors(
             node, tensors, static_outputs, parse_formats(node, export_with), parse_backend_params(node, backend_params)
         )
-    return handed_back(tensors)
+    return handed_back(tensors, made)
 
 
 def constant(value: T) -> T:

@@ -273,6 +273,16 @@ class UnrecordableOpError(TraceError):
     remedy = "{advice}"
 
 
+class TwinDisagreesError(TraceError):
+    """The torch equivalent of a NumPy call gave something else than NumPy."""
+
+    what = (
+        "Node {node!r}: {op} at {where} is {expected} in NumPy and {actual} in its torch equivalent{shown}; the "
+        "exported model would compute something else."
+    )
+    remedy = "Please report this call with its arguments; start(..., self_check=False) records it unchecked."
+
+
 class MalformedGraphError(TraceError):
     """A graph breaks a rule that every later stage relies on."""
 
@@ -307,6 +317,16 @@ class UntracedOpWarning(LeappWarning):
         "{op} at {where} took a traced value of node {node!r} and was not recorded; its result is frozen in the export."
     )
     remedy = "Use a torch operation, or supply one with FunctionPatch."
+
+
+class NoTwinWarning(UntracedOpWarning):
+    """A NumPy call that has no torch equivalent ran, and was not recorded."""
+
+    what = (
+        "No torch equivalent for numpy function {op}. Operation will not be traced.{why} It took a traced value of node "
+        "{node!r} at {where}; its result is frozen in the export."
+    )
+    remedy = "Write it with functions that docs/numpy.md lists, or supply one with FunctionPatch."
 
 
 class RandomOpWarning(LeappWarning):

@@ -33,9 +33,11 @@ class Value:
     that alias each other; ``storage`` is the address of its storage object, valid while the object lives. ``origin``
     is the output port it left a node by, kept when the object enters another node. ``buffer`` marks a plain tensor of
     the user's that became traced because a recorded call wrote it; ``dynamic`` a value whose shape follows the data.
+    ``stale_since`` is the number of recorded operations at which a copy was taken that stands in the graph for a view;
+    None for all others.
     """
 
-    __slots__ = ("buffer", "dynamic", "fx", "memory", "origin", "recording", "storage")
+    __slots__ = ("buffer", "dynamic", "fx", "memory", "origin", "recording", "stale_since", "storage")
 
     def __init__(
         self, recording: Recording | None, fx: fx.Node | None, memory: int, storage: int, origin: PortId | None = None
@@ -47,6 +49,7 @@ class Value:
         self.origin = origin
         self.buffer = False
         self.dynamic = False
+        self.stale_since: int | None = None
 
 
 _WRAPPERS: dict[type, type] = {}

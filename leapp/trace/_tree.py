@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from leapp.errors import InvalidNameError, NotATensorError, PortCollisionError
-
-if TYPE_CHECKING:
-    import torch
 
 
 class Leaf(NamedTuple):
@@ -17,7 +15,8 @@ class Leaf(NamedTuple):
 
     port: str
     path: str
-    tensor: torch.Tensor
+    tensor: Any
+    """A torch tensor, or an array or scalar of NumPy."""
 
 
 def flatten(node: str, direction: str, tensors: Any, is_tensor: Callable[[Any], bool]) -> list[Leaf]:
@@ -83,8 +82,43 @@ def check_name(kind: str, name: str) -> None:
         raise InvalidNameError(kind=kind.capitalize(), name=name, why=why)
 
 
-def handed_back(tensors: Any) -> Any:
-    """What an annotation returns: the one value, or a tuple of the values in order, in the user's own nesting."""
+def replaced(thing: Any, made: Mapping[int, Any]) -> Any:
+    """A nesting with the things in it replaced by id; containers that hold none of them stay the same objects."""
+    found = made.get(id(thing))
+    if found is not None:
+        return found
+    if isinstance(thing, Mapping):
+        items = {key: replaced(item, made) for key, item in thing.items()}
+        if all(items[key] is thing[key] for key in items):
+            return thing
+        other = copy.copy(thing)
+        for key, item in items.items():
+            other[key] = item  # type: ignore[index]
+        return other
+    if isinstance(thing, (list, tuple)):
+        parts = [replaced(item, made) for item in thing]
+        if all(new is old for new, old in zip(parts, thing, strict=True)):
+            return thing
+        return type(thing)(*parts) if hasattr(thing, "_fields") else type(thing)(parts)
+    if dataclasses.is_dataclass(thing) and not isinstance(thing, type):
+        fields = {each.name: getattr(thing, each.name) for each in dataclasses.fields(thing)}
+        others = {name: replaced(item, made) for name, item in fields.items()}
+        if all(others[name] is fields[name] for name in fields):
+            return thing
+        twin: Any = copy.copy(thing)
+        for name, item in others.items():
+            object.__setattr__(twin, name, item)
+        return twin
+    return thing
+
+
+def handed_back(tensors: Any, made: Mapping[int, Any] | None = None) -> Any:
+    """What an annotation returns: the one value, or a tuple of the values in order, in the user's own nesting.
+
+    ``made`` has what stands for a value, by its id.
+    """
+    if made:
+        tensors = replaced(tensors, made)
     if isinstance(tensors, Mapping):
         values = tuple(tensors.values())
         return values[0] if len(values) == 1 else values

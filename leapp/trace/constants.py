@@ -183,6 +183,8 @@ class _Storage:
     memory: int
     made_inside: bool
     """Its first tensor was made while the node was open."""
+    address: int
+    """What it is known by: that of its first storage object."""
     written: bool = False
     constants: list[Constant] = field(default_factory=list)
     """All of them, in the order of their first use."""
@@ -224,8 +226,12 @@ class Constants:
         self._casts = casts or Casts()
         self._node_name = node_name
         self._storages: dict[int, _Storage] = {}
+        self._extents: Ranges[_Storage] = Ranges()
+        """All of them that lie in the program's own memory, by the addresses they reach over."""
         self.in_trace: set[int] = set()
         """Addresses of storages that the trace owns, at least in part."""
+        self.arrays_in_trace = False
+        """NumPy's memory is among them: other storages may lie over it."""
         self._made: dict[int, StorageWeakRef] = {}
         self._handed_out: dict[int, Any] = {}
         """Storages of traced values that the user's code was given, by address; kept, so that no address comes back."""
@@ -234,8 +240,11 @@ class Constants:
         self._searched = 0
         """How many names of modules were looked at so far."""
 
-    def use(self, tensor: torch.Tensor, place: Place) -> tuple[fx.Node, int, int]:
-        """The graph node, memory and storage address of a plain tensor that a recorded call is about to read."""
+    def use(self, tensor: torch.Tensor, place: Place, made_inside: bool | None = None) -> tuple[fx.Node, int, int]:
+        """The graph node, memory and storage address of a plain tensor that a recorded call is about to read.
+
+        ``made_inside`` says whether its memory came into being while the node was open; None: what was noticed.
+        """
         self._refuse_kinds(tensor, place)
         if tensor.is_neg() or tensor._is_zerotensor():
             return self._detached_copy(tensor, place)
@@ -249,8 +258,7 @@ class Constants:
         address = untyped._cdata
         stored = self._storages.get(address)
         if stored is None:
-            stored = _Storage(untyped, self._recorder.new_memory(), self._is_made_inside(address))
-            self._storages[address] = stored
+            stored = self._overlapping(untyped) or self._new_storage(untyped, self._recorder.new_memory(), made_inside)
             if address in self._handed_out and address not in self.in_trace:
                 raise UnrecordableOpError(
                     node=self._node_name,
@@ -259,11 +267,35 @@ class Constants:
                     why="its memory was taken with .untyped_storage() or .storage(), which no recording holds",
                     advice="Use the traced tensor itself, or a view of it.",
                 )
+            address = stored.address
         found = self._in_trace(stored, tensor, place) if address in self.in_trace else None
         found = found or self._known(stored, tensor, place)
         if found is not None:
             return found, stored.memory, address
         return self._add(stored, tensor, place), stored.memory, address
+
+    def _new_storage(self, untyped: Any, memory: int, made_inside: bool | None) -> _Storage:
+        address = untyped._cdata
+        inside = self._is_made_inside(address) if made_inside is None else made_inside
+        stored = self._storages[address] = _Storage(untyped, memory, inside, address)
+        if untyped.device.type == "cpu":
+            start = untyped.data_ptr()
+            self._extents.add(stored, start, start + untyped.nbytes())
+        return stored
+
+    def _overlapping(self, untyped: Any) -> _Storage | None:
+        """A storage over the same memory: each crossing from NumPy to torch makes another one."""
+        if untyped.device.type != "cpu":
+            return None
+        start = untyped.data_ptr()
+        return next(iter(self._extents.touching(start, start + untyped.nbytes())), None)
+
+    def known(self, tensor: torch.Tensor) -> tuple[int, int] | None:
+        """Address and memory number of the storage that a tensor lies in, where the recording has met it."""
+        with no_hooks():
+            untyped = tensor.untyped_storage()
+            stored = self._storages.get(untyped._cdata) or self._overlapping(untyped)
+        return None if stored is None else (stored.address, stored.memory)
 
     def _in_trace(self, stored: _Storage, tensor: torch.Tensor, place: Place) -> fx.Node | None:
         """The node of a tensor that sees memory of the trace; None when it sees none."""
@@ -361,12 +393,12 @@ class Constants:
     def add_input(self, node: fx.Node, memory: int, tensor: torch.Tensor) -> None:
         """An input's memory: plain views of it, taken before it was declared, are views of the input."""
         live = plain(tensor)
-        address = live.untyped_storage()._cdata
-        stored = self._storages.get(address)
+        untyped = live.untyped_storage()
+        stored = self._storages.get(untyped._cdata) or self._overlapping(untyped)
         if stored is None:
-            stored = self._storages[address] = _Storage(live.untyped_storage(), memory, made_inside=True)
+            stored = self._new_storage(untyped, memory, made_inside=True)
         stored.add(Constant(node, live, live, None, None, 0, None, traced=True, is_input=True))
-        self.in_trace.add(address)
+        self.in_trace.add(stored.address)
 
     def about_to_write(self, address: int) -> None:
         """A call may write this memory: what it holds is copied where it was kept by reference."""
@@ -378,15 +410,15 @@ class Constants:
 
     def mark_written(self, address: int, tensor: torch.Tensor) -> None:
         """From now on this memory is part of the trace: a recorded call wrote it."""
-        stored = self._storages.get(address)
+        stored = self._storages.get(address) or self._overlapping(tensor.untyped_storage())
         if stored is None:
             return
         stored.written = True
-        self.mark_owned(address, tensor)
+        self.mark_owned(stored.address, tensor)
 
     def mark_owned(self, address: int, tensor: torch.Tensor) -> None:
         """From now on what ``tensor`` sees is part of the trace, if it is memory of a constant."""
-        stored = self._storages.get(address)
+        stored = self._storages.get(address) or self._overlapping(tensor.untyped_storage())
         if stored is None:
             return
         if tensor.is_conj():
@@ -395,7 +427,7 @@ class Constants:
         touching = stored.touching(tensor)
         if not touching or any(each.traced for each in touching):
             return
-        self.in_trace.add(address)
+        self.in_trace.add(stored.address)
         # The one that the call used: the same geometry first, then one that covers it, the latest of each.
         target = next((each for each in touching if _same_geometry(each.live, tensor)), None) or next(
             (each for each in touching if _covers(each.live, tensor)), None
@@ -415,11 +447,20 @@ class Constants:
             if isinstance(thing, torch.Tensor):
                 if torch._C._functorch.is_functorch_wrapped_tensor(thing):
                     return True
-                if _has_memory(thing) and thing.untyped_storage()._cdata in self.in_trace:
+                if _has_memory(thing) and self._lies_in_trace(thing):
                     return True
             elif isinstance(thing, (list, tuple)) and self.sees_trace(tuple(thing)):
                 return True
         return False
+
+    def _lies_in_trace(self, tensor: torch.Tensor) -> bool:
+        untyped = tensor.untyped_storage()
+        if untyped._cdata in self.in_trace:
+            return True
+        if not self.arrays_in_trace or untyped._cdata in self._storages:
+            return False
+        stored = self._overlapping(untyped)
+        return stored is not None and stored.address in self.in_trace
 
     def hand_out(self, storage: Any) -> None:
         """The user's code took the storage of a traced value."""
@@ -513,9 +554,8 @@ class Constants:
         """A lazy negation (``x.conj().imag``), which no file holds: copied at each use, shared with nothing."""
         with no_hooks(), torch.no_grad():
             copy = tensor.detach().resolve_neg().to("cpu", copy=True)
-        stored = _Storage(copy.untyped_storage(), self._recorder.new_memory(), made_inside=True)
-        self._storages[copy.untyped_storage()._cdata] = stored
-        return self._add(stored, copy, place), stored.memory, copy.untyped_storage()._cdata
+        stored = self._new_storage(copy.untyped_storage(), self._recorder.new_memory(), made_inside=True)
+        return self._add(stored, copy, place), stored.memory, stored.address
 
     def _base(self, tensor: torch.Tensor) -> torch.Tensor:
         """The tensor whose view this is, where that is not much larger; else the tensor itself."""

@@ -16,6 +16,7 @@ from leapp.errors import (
     HiddenStateWarning,
     LeappWarning,
     LeftTraceError,
+    NoTwinWarning,
     RandomOpWarning,
     TraceEscapeWarning,
     UntracedOpWarning,
@@ -122,6 +123,10 @@ class EscapePolicy:
     def untraced(self, op: str, node: str, place: Place | None = None) -> None:
         """A traced value went through a call that leaves no graph node, at ``place`` or right now."""
         self._report(UntracedOpWarning, "untraced", node, op, place)
+
+    def no_twin(self, op: str, node: str, why: str) -> None:
+        """A NumPy call with a traced argument has no equivalent that could be recorded."""
+        self._report(NoTwinWarning, "untraced", node, op, why=f" Reason: {why}." if why else "")
 
     def random(self, op: str, node: str, *, recorded: bool) -> None:
         """Random numbers were drawn while a node was open."""

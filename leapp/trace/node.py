@@ -6,11 +6,13 @@ import gc
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from leapp import _dtypes
 from leapp._spec import NodeSpec, Port, SourceLine, TensorSpec
 from leapp.errors import (
+    ConstantKindError,
     ForeignValueError,
     InputWrittenError,
     NodeReopenedError,
@@ -23,19 +25,26 @@ from leapp.errors import (
     WireLostWarning,
 )
 from leapp.graph._base import NodeGraph
+from leapp.trace._arrays import has_torch_dtype, is_array, owner_of, tensor_of
 from leapp.trace._lineage import PortId, Value, plain_class, value_of
 from leapp.trace.alias import old_content_is_read
+from leapp.trace.array import TracedNpArray, plain_array, wrapped
+from leapp.trace.array import plain as plain_thing
 from leapp.trace.constants import Constants, byte_range, no_hooks, plain, same_bytes
-from leapp.trace.recorder import Recorder
+from leapp.trace.recorder import OpInfo, Recorder
 from leapp.trace.scalar import settle
 from leapp.trace.source import Place, source_line
 from leapp.trace.tensor import TRACED, mark
 
 if TYPE_CHECKING:
+    import weakref
     from collections.abc import Mapping, Sequence
+
+    from torch import fx
 
     from leapp.trace._tree import Leaf
     from leapp.trace.session import Session
+    from leapp.trace.variation import Variation
 
 
 @dataclass(frozen=True)
@@ -81,8 +90,8 @@ class Recording:
         """An error that another thread met with a value of this entry."""
         self._port_of: dict[int, str] = {}
         """id of an input's tensor -> its port."""
-        self._memory_at: dict[int, int] = {}
-        """Storage address of an input -> its memory number."""
+        self.arrays: dict[int, tuple[weakref.ref[Any], Value]] = {}
+        """id of an array that owns a recorded result's memory -> the array, and what it stands for."""
         self.drew_random = False
         """A draw is part of the recording: its sample cannot be replayed."""
         self._drawn_by_name = False
@@ -118,8 +127,8 @@ class Recording:
 
     # --- declaration ----------------------------------------------------------------------------------------------
 
-    def add_inputs(self, leaves: Sequence[Leaf], place: Place) -> None:
-        """Declare inputs: the very objects handed in become traced."""
+    def add_inputs(self, leaves: Sequence[Leaf], place: Place) -> dict[int, Any]:
+        """Declare inputs: tensors handed in become traced themselves; gives a traced view for each array, by id."""
         ports: dict[int, str] = {}
         for leaf in leaves:
             twin = ports.setdefault(id(leaf.tensor), leaf.port)
@@ -131,17 +140,19 @@ class Recording:
                     node=self.name, port=leaf.port, first=self.where(known.place), second=self.where(place)
                 )
             self._check_input(leaf, place)
-        for leaf in leaves:
-            self._add_input(leaf, place)
+        made = {id(leaf.tensor): self._add_input(leaf, place) for leaf in leaves}
+        return {key: thing for key, thing in made.items() if thing is not None}
 
     def _check_input(self, leaf: Leaf, place: Place) -> None:
         kind = type(leaf.tensor)
-        if torch._C._functorch.is_functorch_wrapped_tensor(leaf.tensor):
+        if is_array(leaf.tensor):
+            self._check_array(leaf)
+        elif torch._C._functorch.is_functorch_wrapped_tensor(leaf.tensor):
             raise TensorClassError(
                 node=self.name, port=leaf.port, kind="stand-in of a torch.func transform",
                 why="a transform around a node hands in tensors without a memory of their own; transform inside it",
             )  # fmt: skip
-        if kind not in (torch.Tensor, torch.nn.Parameter, *TRACED):
+        elif kind not in (torch.Tensor, torch.nn.Parameter, *TRACED):
             raise TensorClassError(
                 node=self.name, port=leaf.port, kind=f"{kind.__module__}.{kind.__qualname__}",
                 why="a class with behaviour of its own would lose it in the export",
@@ -153,41 +164,116 @@ class Recording:
         if value is not None and value.recording is not None and value.recording.open:
             raise ForeignValueError(owner=value.recording.name, user=self.name, where=self.where(place))
 
-    def _add_input(self, leaf: Leaf, place: Place) -> None:
-        tensor = leaf.tensor
-        before: Value | None = getattr(tensor, "_leapp", None)
+    def _check_array(self, leaf: Leaf) -> None:
+        array, kind = leaf.tensor, type(leaf.tensor)
+        if isinstance(array, np.ndarray) and kind not in (np.ndarray, np.memmap, TracedNpArray):
+            raise TensorClassError(
+                node=self.name, port=leaf.port, kind=f"{kind.__module__}.{kind.__qualname__}",
+                why="a class with behaviour of its own would lose it in the export; hand in np.asarray(x)",
+            )  # fmt: skip
+        if not has_torch_dtype(array.dtype):
+            raise TensorClassError(
+                node=self.name, port=leaf.port, kind=f"NumPy array of dtype {array.dtype}",
+                why="no model file holds such elements; hand in one array for each field, of numbers that torch has",
+            )  # fmt: skip
+
+    def _add_input(self, leaf: Leaf, place: Place) -> Any:
+        thing, array = leaf.tensor, None
+        before: Value | None = getattr(thing, "_leapp", None)
         origin = before.origin if before is not None else None
+        if is_array(thing):
+            array = plain_array(np.array(thing) if isinstance(thing, np.generic) else thing)
+            tensor = tensor_of(array)
+        else:
+            tensor = thing
         if before is not None and origin is not None:
-            if plain_class(type(tensor)) is None or _altered(tensor, before):
+            if plain_class(type(thing)) is None or _altered(tensor, before):
                 self.session.warn(
                     WireLostWarning(node=self.name, port=leaf.port, source=str(origin), where=self.where(place)), place
                 )
                 origin = None
             else:
                 self.wires[leaf.port] = origin
-        with no_hooks():
-            address = tensor.untyped_storage()._cdata
-        memory = self._memory_at.get(address) or self.recorder.new_memory()
         variation = self.session.options.variation
         if variation is not None and origin is None:
-            variation.vary_input(self.name, leaf.port, self.entry, tensor)
+            if array is not None:
+                array, tensor = self._varied(variation, leaf.port, array, tensor)
+            else:
+                variation.vary_input(self.name, leaf.port, self.entry, tensor)
+        with no_hooks():
+            address = tensor.untyped_storage()._cdata
+        known = self.constants.known(tensor)
+        memory = known[1] if known is not None else self.recorder.new_memory()
         node = self.recorder.placeholder(leaf.port, memory=memory, dtype=tensor.dtype, shape=tensor.shape)
         self.constants.add_input(node, memory, tensor)
         copy = _copy(tensor)
-        self._inputs[leaf.port] = _Input(leaf.port, tensor, plain(tensor), copy, memory, place)
-        self._port_of[id(tensor)] = leaf.port
-        self._memory_at[address] = memory
-        mark(tensor, Value(self, node, memory, address, origin), self.session)
+        self._inputs[leaf.port] = _Input(leaf.port, thing, plain(tensor), copy, memory, place)
+        self._port_of[id(thing)] = leaf.port
+        value = Value(self, node, memory, address, origin)
+        if array is None:
+            mark(tensor, value, self.session)
+            return None
+        self.constants.arrays_in_trace = True
+        return wrapped(array[()] if isinstance(thing, np.generic) else array[...], value)
+
+    def _varied(self, variation: Variation, port: str, array: Any, tensor: torch.Tensor) -> tuple[Any, torch.Tensor]:
+        """An array of other values in memory of its own: the program may look at what it handed in."""
+        moved = plain(tensor).clone()
+        variation.vary_input(self.name, port, self.entry, moved)
+        if same_bytes(moved, plain(tensor)):
+            return array, tensor
+        return moved.numpy(), moved
+
+    # --- arrays ---------------------------------------------------------------------------------------------------
+
+    def array_over(self, array: Any) -> Value | None:
+        """What stands for the memory of a plain array that owns, or sees, the result of a recorded call."""
+        owner = owner_of(array)
+        reference, value = self.arrays.get(id(owner), (None, None))
+        return value if reference is not None and reference() is owner else None
+
+    def use_array(
+        self, array: Any, place: Place, made_inside: bool | None = None
+    ) -> tuple[torch.Tensor, fx.Node, int, int]:
+        """A tensor over a plain array, and the graph node, memory and address that stand for it."""
+        if not has_torch_dtype(array.dtype):
+            raise ConstantKindError(
+                node=self.name, kind=f"NumPy {array.dtype}", where=self.where(place),
+                advice="arrays of the numbers that torch has",
+            )  # fmt: skip
+        value = self.array_over(array)
+        if value is not None:
+            whole = tensor_of(owner_of(array))
+            if self.constants.known(whole) is None:
+                assert value.fx is not None
+                self.constants.add_input(value.fx, value.memory, whole)
+                self.constants.arrays_in_trace = True
+        backwards = tuple(axis for axis, stride in enumerate(array.strides) if stride < 0)
+        if not backwards:
+            tensor = tensor_of(array)
+            return tensor, *self.constants.use(tensor, place, made_inside)
+        forwards = tensor_of(array[tuple(slice(None, None, -1 if stride < 0 else 1) for stride in array.strides)])
+        node, _, address = self.constants.use(forwards, place, made_inside)
+        memory = self.recorder.new_memory()
+        info = OpInfo(place, memory, (), forwards.dtype, array.shape)
+        turned = self.recorder.call("call_function", torch.flip, "flip", (node, backwards), {}, info)
+        return torch.flip(forwards, backwards), turned, memory, address
 
     # --- closing --------------------------------------------------------------------------------------------------
 
-    def close(self, leaves: Sequence[Leaf], static: Sequence[Leaf], place: Place) -> None:
-        """Check the outputs, erase what they do not need, and keep graph and sample."""
+    def close(self, leaves: Sequence[Leaf], static: Sequence[Leaf], place: Place) -> dict[int, Any]:
+        """Check the outputs, erase what they do not need, and keep graph and sample.
+
+        Gives what stands for plain arrays among the outputs, by id.
+        """
         if self.broken is not None:
             raise self.broken
         settle()
+        given = (*leaves, *static)
         nodes = [self._output_node(leaf, place) for leaf in leaves]
-        nodes += [self.constants.use(leaf.tensor, place)[0] for leaf in static]
+        nodes += [self._plain_node(leaf.tensor, place) for leaf in static]
+        leaves = [leaf._replace(tensor=_tensor(leaf.tensor)) for leaf in leaves]
+        static = [leaf._replace(tensor=_tensor(leaf.tensor)) for leaf in static]
         outputs = [*leaves, *static]
         self._check_inputs_unwritten()
         self.recorder.finish(tuple(nodes))
@@ -206,19 +292,19 @@ class Recording:
         if not self._drawn_by_name and not torch.equal(self._random_before, torch.random.get_rng_state()):
             self.session.escapes.random("a call into torch's generator", self.name, recorded=False)
         self.open = False
-        for leaf in outputs:
-            tag_output(leaf.tensor, PortId(self.name, leaf.port), self)
+        return tag_outputs(given, self.name, self)
 
     def warn_of_unused_inputs(self, nodes: Sequence[Leaf]) -> None:
         """Name inputs that feed nothing or are returned unchanged."""
         assert self.graph is not None
         returned = {id(leaf.tensor) for leaf in nodes}
+        returned |= {id(value.fx) for leaf in nodes if (value := value_of(leaf.tensor)) is not None}
         placeholders = [node for node in self.graph.graph.nodes if node.op == "placeholder"]
         unused = [
             item.port
             for item, node in zip(self._inputs.values(), placeholders, strict=True)
             if not [user for user in node.users if user.op != "output"]
-            and (not node.users or id(item.tensor) in returned)
+            and (not node.users or id(item.tensor) in returned or id(node) in returned)
         ]
         if unused:
             self.session.warn(UnusedInputWarning(node=self.name, ports=", ".join(unused)), self.place)
@@ -230,8 +316,8 @@ class Recording:
     def _output_node(self, leaf: Leaf, place: Place) -> Any:
         value = value_of(leaf.tensor)
         if value is None:
-            if self.constants.sees_trace((leaf.tensor,)):  # a plain view of a buffer that a recorded call wrote
-                return self.constants.use(leaf.tensor, place)[0]
+            if self._sees_trace(leaf.tensor):  # a plain view of a buffer that a recorded call wrote
+                return self._plain_node(leaf.tensor, place)
             kind = type(leaf.tensor)
             raise OutputNotTracedError(
                 node=self.name, port=leaf.port, kind=f"{kind.__module__}.{kind.__qualname__}", where=self.where(place)
@@ -239,6 +325,18 @@ class Recording:
         if value.recording is not self:
             raise self.foreign(value, place)
         return value.fx
+
+    def _sees_trace(self, thing: Any) -> bool:
+        if not is_array(thing):
+            return self.constants.sees_trace((thing,))
+        if not isinstance(thing, np.ndarray) or not has_torch_dtype(thing.dtype):
+            return False
+        return self.array_over(thing) is not None or self.constants.sees_trace((tensor_of(thing),))
+
+    def _plain_node(self, thing: Any, place: Place) -> Any:
+        if not is_array(thing):
+            return self.constants.use(thing, place)[0]
+        return self.use_array(plain_array(np.asarray(thing)), place)[1]
 
     def _check_inputs_unwritten(self) -> None:
         written = {memory for info in self.recorder.info.values() for memory in info.written}
@@ -294,15 +392,35 @@ def _altered(tensor: torch.Tensor, value: Value) -> bool:
     return not same_bytes(plain(tensor).cpu(), given)
 
 
-def tag_output(tensor: torch.Tensor, port: PortId, recording: Recording) -> None:
-    """Let an output carry its port, so that it becomes a wire where it is declared as an input."""
-    value = value_of(tensor)
-    if value is None:
-        mark(tensor, Value(recording, None, 0, 0, port), recording.session)
-        return
-    if value.origin is None or value.origin.node != port.node:
-        value.origin = port
-    value.recording = recording
+def tag_outputs(leaves: Sequence[Leaf], node: str, recording: Recording) -> dict[int, Any]:
+    """Let outputs carry their ports, so that they become wires where they are declared as inputs.
+
+    Gives what stands for plain arrays, which cannot carry one themselves, by id.
+    """
+    made = {}
+    for leaf in leaves:
+        port = PortId(node, leaf.port)
+        value = value_of(leaf.tensor)
+        if value is None:
+            new = Value(recording, None, 0, 0, port)
+            if is_array(leaf.tensor):
+                made[id(leaf.tensor)] = wrapped(plain_array(leaf.tensor), new)
+            else:
+                mark(leaf.tensor, new, recording.session)
+            continue
+        if value.origin is None or value.origin.node != port.node:
+            value.origin = port
+        value.recording = recording
+    return made
+
+
+def _tensor(thing: Any) -> torch.Tensor:
+    """A port's value as a tensor, whatever it came as."""
+    if not is_array(thing):
+        tensor: torch.Tensor = thing
+        return tensor
+    with no_hooks():
+        return tensor_of(np.array(plain_thing(thing)) if isinstance(thing, np.generic) else plain_array(thing))
 
 
 def spec_of(tensor: torch.Tensor) -> TensorSpec:

@@ -24,13 +24,14 @@ from leapp.errors import (
     UnusedInputWarning,
 )
 from leapp.trace import crossings
-from leapp.trace._lineage import PortId, Value
+from leapp.trace._arrays import is_array
+from leapp.trace._lineage import Value
 from leapp.trace._tree import Leaf, check_name, flatten
 from leapp.trace.constants import Casts, no_hooks, plain, same_bytes
 from leapp.trace.dispatched import DispatchWatch
 from leapp.trace.escapes import EscapePolicy
 from leapp.trace.mode import NodeMode
-from leapp.trace.node import CollectorPause, NodeTrace, Recording, tag_output
+from leapp.trace.node import CollectorPause, NodeTrace, Recording, tag_outputs
 from leapp.trace.source import Place, caller, source_line
 from leapp.trace.tensor import mark, unmark
 from leapp.trace.variation import ModuleWatch
@@ -60,6 +61,10 @@ class SessionOptions:
     """The folder that evidence names files relative to."""
     sentinel: bool = False
     """Name operations that took a traced value and were not recorded; strict sessions do so in any case."""
+    global_patching: bool = True
+    """Wrap the constructors and crossings of NumPy that no hook sees."""
+    self_check: bool = True
+    """Compare each NumPy call with its torch equivalent at once."""
     watch_modules: bool = False
     """Note the weights of every module at its first call, for a second session to start from."""
     variation: Variation | None = None
@@ -151,12 +156,12 @@ class Session:
 
     # --- nodes ----------------------------------------------------------------------------------------------------
 
-    def input_tensors(self, name: str, tensors: Any) -> None:
-        """Open a node, or declare further inputs of an open one."""
+    def input_tensors(self, name: str, tensors: Any) -> Mapping[int, Any]:
+        """Open a node, or declare further inputs of an open one; gives what stands for arrays, by their ids."""
         place = caller()
         name = str(name)
         check_name("node", name)
-        leaves = flatten(name, "input", tensors, is_tensor)
+        leaves = flatten(name, "input", tensors, is_port)
         with self._lock:
             node = self.nodes.get(name)
             if node is None:
@@ -164,16 +169,16 @@ class Session:
             elif not node.is_open and (node.origin.code, node.origin.line) != (place.code, place.line):
                 raise NodeOriginError(node=name, first=self._where(node.origin), second=self._where(place))
             if node.passing:
-                return
+                return {}
             if node.current is None:
                 if len(node.recordings) >= self.options.max_cached_io:
                     node.passing = True
-                    return
+                    return {}
                 self._begin(node, place)
             assert node.current is not None
             try:
                 with no_hooks():
-                    node.current.add_inputs(leaves, place)
+                    return node.current.add_inputs(leaves, place)
             except BaseException:
                 if not node.current._inputs:
                     self._end(node)
@@ -186,30 +191,28 @@ class Session:
         static_outputs: Any = None,
         export_with: tuple[ExportFormat, ...] | Unset | None = UNSET,
         backend_params: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Close a node."""
+    ) -> Mapping[int, Any]:
+        """Close a node; gives what stands for plain arrays that it returns, by their ids."""
         place = caller()
         name = str(name)
-        leaves = flatten(name, "output", tensors, is_tensor)
+        leaves = flatten(name, "output", tensors, is_port)
         static: list[Leaf] = []
         if static_outputs:
-            static = flatten(name, "output", static_outputs, is_tensor)
-            flatten(name, "output", {**dict(tensors), **dict(static_outputs)}, is_tensor)
+            static = flatten(name, "output", static_outputs, is_port)
+            flatten(name, "output", {**dict(tensors), **dict(static_outputs)}, is_port)
         with self._lock:
             node = self.nodes.get(name)
             if node is None or not node.is_open:
                 opened = ", ".join(repr(each.name) for each in self.nodes.values() if each.is_open)
                 raise OutputBeforeInputError(node=name, where=self._where(place), open=opened or "none")
             if node.passing:
-                for leaf in (*leaves, *static):
-                    tag_output(leaf.tensor, PortId(name, leaf.port), node.recordings[-1])
                 node.passing = False
                 node.entries += 1
-                return
+                return tag_outputs((*leaves, *static), name, node.recordings[-1])
             recording = node.current
             assert recording is not None
             with no_hooks():
-                recording.close(leaves, static, place)
+                made = recording.close(leaves, static, place)
             self._end(node)
             node.recordings.append(recording)
             node.entries += 1
@@ -220,6 +223,7 @@ class Session:
                 recording.warn_of_unused_inputs(leaves)
             else:
                 node.check_interface()
+            return made
 
     def _begin(self, node: NodeTrace, place: Place) -> None:
         thread = threading.get_ident()
@@ -267,13 +271,13 @@ class Session:
         if self.options.variation is not None:
             value = self.options.variation.pinned(recording.name, len(recording.pinned), value)
         with no_hooks():
-            recording.pinned.append(plain(value).clone() if is_tensor(value) else value)
+            recording.pinned.append(plain(value).clone() if isinstance(value, torch.Tensor) else value)
         return value
 
     def mirror(self, source: Any, target: Any) -> None:
         """Let ``target`` carry the port of ``source``."""
         value = getattr(source, "_leapp", None)
-        if not isinstance(value, Value) or value.origin is None or not is_tensor(target):
+        if not isinstance(value, Value) or value.origin is None or not is_port(target):
             return
         with no_hooks():
             if source.dtype != target.dtype or source.shape != target.shape:
@@ -317,6 +321,6 @@ class Session:
         return str(source_line(place, self.root))
 
 
-def is_tensor(thing: Any) -> bool:
+def is_port(thing: Any) -> bool:
     """Whether an object can be a port."""
-    return isinstance(thing, torch.Tensor)
+    return isinstance(thing, torch.Tensor) or is_array(thing)

@@ -481,7 +481,7 @@ def _marked_again(call: Call, result: torch.Tensor, written: tuple[int, ...]) ->
         address: int = result.untyped_storage()._cdata
         dtype, shape = result.dtype, result.shape
     memory = call.memory_of(address, result)
-    node = _append(call, OpInfo(call.place, memory, written, dtype, shape))
+    node = appended(call, OpInfo(call.place, memory, written, dtype, shape))
     new = Value(call.recording, node, memory, address, value.origin if value else None)
     new.buffer = value is None or value.buffer
     mark(result, new, call.recording.session)
@@ -508,7 +508,7 @@ def write_down(call: Call, result: Any, written: tuple[int, ...]) -> Any:
             )  # fmt: skip
         address = result.untyped_storage()._cdata
         memory = call.memory_of(address, result)
-        node = _append(call, OpInfo(call.place, memory, written, result.dtype, result.shape))
+        node = appended(call, OpInfo(call.place, memory, written, result.dtype, result.shape))
         result.__class__ = TracedTensor
         value = result._leapp = Value(recording, node, memory, address)
         if call.dynamic:
@@ -518,13 +518,13 @@ def write_down(call: Call, result: Any, written: tuple[int, ...]) -> Any:
     if kind in TRACED or isinstance(result, torch.Tensor):
         return _tensor_again(call, result, written)
     if isinstance(result, (tuple, list)) and _has_tensor(result):
-        node = _append(call, OpInfo(call.place, NO_MEMORY, written, None, None))
+        node = appended(call, OpInfo(call.place, NO_MEMORY, written, None, None))
         if isinstance(node, tuple):
             _wrap_each(call, node, result)
         else:
             _wrap_items(call, node, result)
     elif call.row.writes:
-        _append(call, OpInfo(call.place, NO_MEMORY, written, None, None))
+        appended(call, OpInfo(call.place, NO_MEMORY, written, None, None))
         _adopt_written(call)
     elif call.row.target != "to":  # x.type() without an argument gives a name
         recording.session.escapes.untraced(call.row.name, recording.name)
@@ -579,7 +579,8 @@ def _expanded(call: Call, expand: Expansion, info: OpInfo) -> Any:
     return expand(emit, graph_args, eager)
 
 
-def _append(call: Call, info: OpInfo) -> Any:
+def appended(call: Any, info: OpInfo) -> Any:
+    """Append a call under its torch name; gives its node, or one for each value of a tuple."""
     recorder, row = call.recording.recorder, call.row
     graph_args, graph_kwargs = call.graph_args, call.graph_kwargs
     if row.expand is not None:

@@ -1,0 +1,76 @@
+"""Plain arrays: who owns their memory, and tensors over it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from leapp import _dtypes
+
+Array = np.ndarray[Any, Any]
+
+
+def is_array(thing: Any) -> bool:
+    """Whether a thing can be a port as an array: an array or a scalar of NumPy."""
+    return isinstance(thing, (np.ndarray, np.generic))
+
+
+def owner_of(array: Array) -> Array:
+    """The array whose memory this one sees; itself where it is its own, or where something else owns it."""
+    base = array.base
+    while isinstance(base, np.ndarray):
+        array, base = base, base.base
+    return array
+
+
+def has_torch_dtype(dtype: np.dtype[Any]) -> bool:
+    """Whether torch has the same elements: no objects, text, dates, records, extended floats or foreign byte order."""
+    return dtype.isnative and dtype.name in _dtypes.BY_NAME
+
+
+def tensor_of(array: Array) -> torch.Tensor:
+    """A tensor over the memory of an array; over a copy where torch cannot see it so (it runs backwards).
+
+    Views are views of one tensor over the owner's memory. The array must have a dtype that torch has.
+    """
+    plain = array if type(array) is np.ndarray else array.view(np.ndarray)
+    base = plain.base
+    if base is None or not isinstance(base, np.ndarray):
+        return _over(plain)
+    if any(stride < 0 for stride in plain.strides):
+        return torch.from_numpy(plain.copy())
+    owner = owner_of(plain)
+    size = plain.itemsize
+    if type(owner) is not np.ndarray:
+        owner = owner.view(np.ndarray)
+    if owner.dtype != plain.dtype or not _in_rows(owner) or any(stride % size for stride in plain.strides):
+        return _over(plain)
+    offset = plain.__array_interface__["data"][0] - owner.__array_interface__["data"][0]
+    if offset % size or not owner.size:
+        return _over(plain)
+    whole = _over(owner)
+    return whole.as_strided(plain.shape, [stride // size for stride in plain.strides], offset // size)
+
+
+def _in_rows(owner: Array) -> bool:
+    return bool(owner.flags.c_contiguous or owner.flags.f_contiguous)
+
+
+class _Writable:
+    """The same memory without its mark as read-only, of which torch would warn; nothing is written through it."""
+
+    def __init__(self, array: Array) -> None:
+        self.__array_interface__ = {**array.__array_interface__, "data": (array.__array_interface__["data"][0], False)}
+        self.keeper = array
+
+
+def _over(array: Array) -> torch.Tensor:
+    if any(stride < 0 for stride in array.strides):
+        return torch.from_numpy(array.copy())
+    if any(stride % array.itemsize for stride in array.strides):
+        return torch.from_numpy(array.copy())  # a field of records: torch counts in whole elements
+    if not array.flags.writeable:
+        array = np.asarray(_Writable(array))
+    return torch.from_numpy(array)

@@ -1,0 +1,932 @@
+"""``TracedNpArray``: NumPy runs, its twin is recorded and compared, the result is wrapped.
+
+NumPy sends operators, ufuncs and functions here by itself (``__array_ufunc__``, ``__array_function__``); methods that
+it does not send are forwarded in a loop. The user's call runs first, on plain arrays.
+"""
+
+from __future__ import annotations
+
+import operator
+import weakref
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import torch
+
+from leapp.errors import TwinDisagreesError, UnrecordableOpError, WrongThreadError
+from leapp.ops import _np_twin, numpy_indexing, numpy_ufuncs
+from leapp.ops._np_checks import EXACT
+from leapp.ops._np_row import SAMPLE_ABOVE, SAMPLE_SIZE, NoTwin, Op, Unsupported
+from leapp.ops.numpy_table import row_of
+from leapp.ops.numpy_ufuncs import ufunc_twin
+from leapp.trace._arrays import has_torch_dtype, owner_of, tensor_of
+from leapp.trace._lineage import Value, register_wrapper
+from leapp.trace._twins import Handle, Tape
+from leapp.trace.constants import no_hooks
+from leapp.trace.recorder import NO_MEMORY, OpInfo
+from leapp.trace.scalar import SCALARS, plain_scalar, traced_scalar
+from leapp.trace.source import caller
+from leapp.trace.tensor import TRACED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from leapp.ops._np_checks import Check
+    from leapp.trace.node import Recording
+    from leapp.trace.source import Place
+
+Array = np.ndarray[Any, Any]
+
+_METHOD_TWIN: Any = getattr(numpy_ufuncs, "method_twin", None)
+
+_view: Any = np.ndarray.view
+_shape: Any = np.ndarray.shape
+
+
+class TracedNpArray(np.ndarray[Any, Any]):
+    """An array whose calls are recorded: a view of the user's memory, or the result of a recorded call."""
+
+    _leapp: Value | None = None
+    _plain: Array | None = None
+    """The same memory as a plain array; None for an object that NumPy made where no hook saw it."""
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        """Run and record a ufunc."""
+        return array_ufunc(self, ufunc, method, *inputs, **kwargs)
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """Run and record a function."""
+        return array_function(self, func, types, args, kwargs)
+
+    def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
+        """A result that no hook saw is plain."""
+        del context
+        return array[()] if return_scalar else array.view(np.ndarray)
+
+    def __getitem__(self, index: Any) -> Any:
+        """Run and record an index."""
+        return _indexed(self, index)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        """Run and record an assignment."""
+        _assigned(self, index, value)
+
+
+register_wrapper(TracedNpArray, np.ndarray)
+
+
+def plain_array(array: Array) -> Array:
+    """The same memory under NumPy's own class."""
+    if type(array) is TracedNpArray:
+        known = array._plain
+        return known if known is not None else _view(array, np.ndarray)
+    return array
+
+
+def wrapped(result: Any, value: Value | None) -> Any:
+    """An array or a scalar of NumPy's under our class, with its lineage."""
+    if isinstance(result, np.bool_):
+        result = np.array(result)
+    if isinstance(result, np.ndarray):
+        made: TracedNpArray = result.view(TracedNpArray)
+        made._plain = result if type(result) is np.ndarray else result.view(np.ndarray)
+        made._leapp = value
+        return made
+    return result if value is None else traced_scalar(result, value)
+
+
+# --- what goes in ---------------------------------------------------------------------------------------------------
+
+
+def plain(thing: Any) -> Any:
+    """An argument as NumPy would have got it without us, at any depth."""
+    kind = type(thing)
+    if kind is TracedNpArray:
+        return plain_array(thing)
+    if kind in SCALARS:
+        return plain_scalar(thing)
+    if kind is list:
+        return [plain(each) for each in thing]
+    if kind is tuple:
+        return tuple([plain(each) for each in thing])
+    if kind is dict:
+        return {key: plain(each) for key, each in thing.items()}
+    if kind is slice:
+        return slice(plain(thing.start), plain(thing.stop), plain(thing.step))
+    return thing
+
+
+def first_value(things: Any) -> Value | None:
+    """The lineage of the first traced thing at any depth; one of an open recording goes first."""
+    found: Value | None = None
+    for thing in things:
+        kind = type(thing)
+        value: Value | None = None
+        if kind is TracedNpArray or kind in SCALARS or kind in TRACED:
+            value = thing._leapp
+        elif kind is list or kind is tuple:
+            value = first_value(thing)
+        elif kind is dict:
+            value = first_value(thing.values())
+        elif kind is slice:
+            value = first_value((thing.start, thing.stop, thing.step))
+        if value is not None:
+            if value.recording is not None and value.recording.open:
+                return value
+            found = found or value
+    return found
+
+
+def recording_of(value: Value | None, place_depth: int = 2) -> Recording | None:
+    """The open recording of a value; None where the call just runs. Raises for another thread and another node."""
+    if value is None:
+        return None
+    recording = value.recording
+    if recording is None or not recording.open:
+        session = recording.session if recording is not None else None
+        user = session.open_in_this_thread() if session is not None and session.active else None
+        if user is None:
+            return None
+        if value.buffer and recording is not None and user.name == recording.name:
+            return user  # a buffer that an earlier entry of the same node wrote is plain memory again
+        raise user.foreign(value, caller(place_depth))
+    if recording.thread != recording.session.thread():
+        recording.broken = WrongThreadError(
+            node=recording.name, thread=recording.session.thread_name(), owner=recording.thread_name,
+            where=recording.where(caller(place_depth)),
+        )  # fmt: skip
+        raise recording.broken
+    return recording
+
+
+class _Call:
+    """One NumPy call that is recorded: its stand-ins, the plain arrays they stand for, and the memory that went in."""
+
+    __slots__ = ("dynamic", "memories", "objects", "place", "recording", "sample", "tape", "written_tensors")
+
+    def __init__(self, recording: Recording, place: Place) -> None:
+        self.recording = recording
+        self.place = place
+        self.tape = Tape(recording, place)
+        self.memories: list[tuple[Array, int]] = []
+        """(owner, memory number) of each array that went in."""
+        self.objects: list[tuple[Array, Any]] = []
+        """(plain array, the user's object) of each array that went in."""
+        self.dynamic = False
+        self.sample: tuple[slice, ...] | None = None
+        """Which elements of the result are evaluated; None for all."""
+
+    def handle(self, thing: Any, *, copied: bool = False) -> Any:
+        """The stand-in for a traced thing; plain things as they are, at any depth."""
+        kind = type(thing)
+        if kind is TracedNpArray:
+            return self._array(thing, copied)
+        if kind in SCALARS:
+            value = thing._leapp
+            if value is None or value.recording is not self.recording:
+                return self._elsewhere(thing, value)
+            tensor = torch.from_numpy(np.array(plain_scalar(thing)))
+            return self.tape.handle(value.fx, tensor, value.memory, ())
+        if kind in TRACED:
+            return self._tensor(thing)
+        if kind is list:
+            return [self.handle(each, copied=copied) for each in thing]
+        if kind is tuple:
+            return tuple([self.handle(each, copied=copied) for each in thing])
+        if kind is dict:
+            return {key: self.handle(each, copied=copied) for key, each in thing.items()}
+        if kind is slice:
+            return slice(self.handle(thing.start), self.handle(thing.stop), self.handle(thing.step))
+        if isinstance(thing, np.ndarray):
+            return self._plain(thing)
+        return thing
+
+    def _elsewhere(self, thing: Any, value: Value | None) -> Any:
+        if value is None or (
+            value.buffer and value.recording is not None and value.recording.name == self.recording.name
+        ):
+            return plain(thing)
+        raise self.recording.foreign(value, self.place)
+
+    def _array(self, thing: TracedNpArray, copied: bool) -> Any:
+        value = thing._leapp
+        array = plain_array(thing)
+        self.objects.append((array, thing))
+        if value is None or value.recording is not self.recording:
+            self._elsewhere(thing, value)
+            return self._constant(array, inside=value is None)
+        if value.stale_since is not None:
+            _check_fresh(value, self)
+        if value.dynamic:
+            self.dynamic = True
+        self.memories.append((owner_of(array), value.memory))
+        with no_hooks():
+            seen = array if self.sample is None else array[_sampled(array, self.sample)]
+            tensor = tensor_of(seen)
+            if copied:
+                tensor = tensor.clone()
+        return self.tape.handle(value.fx, tensor, value.memory, _shape.__get__(array))
+
+    def _plain(self, thing: Array) -> Any:
+        """A plain array: a constant where it is data, an axis or a shape where it is none; the twin decides."""
+        if type(thing) is not np.ndarray:
+            thing = thing.view(np.ndarray)
+        known = self.recording.array_over(thing)
+        return self._constant(thing) if known else thing
+
+    def _constant(self, array: Array, *, inside: bool | None = None) -> Any:
+        with no_hooks():
+            whole, node, memory, _ = self.recording.use_array(array, self.place, inside)
+            seen = whole if self.sample is None else tensor_of(array[_sampled(array, self.sample)])
+        self.memories.append((owner_of(array), memory))
+        return self.tape.handle(node, seen, memory, _shape.__get__(array))
+
+    def operand(self, thing: Any) -> Any:
+        """The stand-in for an operand of a ufunc; Python and NumPy numbers as they are."""
+        made = self.handle(thing)
+        return self._constant(made) if isinstance(made, np.ndarray) else made
+
+    def _tensor(self, thing: torch.Tensor) -> Any:
+        value: Value | None = thing._leapp  # type: ignore[attr-defined]
+        with no_hooks():
+            if value is None or value.recording is not self.recording:
+                if value is not None:
+                    raise self.recording.foreign(value, self.place)
+                node, memory, _ = self.recording.constants.use(thing, self.place)
+                return self.tape.handle(node, thing, memory, tuple(thing.shape))
+            return self.tape.handle(
+                value.fx, thing.detach().as_subclass(torch.Tensor), value.memory, tuple(thing.shape)
+            )
+
+
+def _check_fresh(value: Value, call: _Call) -> None:
+    """Refuse a copy that stands for a view in the graph, once the memory was written behind it."""
+    info = call.recording.recorder.info
+    assert value.stale_since is not None
+    newer = len(info) - value.stale_since
+    for count, each in enumerate(reversed(info.values())):
+        if count >= newer:
+            break
+        if value.memory in each.written:
+            raise UnrecordableOpError(
+                node=call.recording.name, op="a view that runs backwards", where=call.recording.where(call.place),
+                why="the memory it sees was written after it was taken, which a graph cannot follow",
+                advice="Take the view again after the write.",
+            )  # fmt: skip
+    value.stale_since = len(info)
+
+
+def _sampled(array: Array, sample: tuple[slice, ...]) -> tuple[slice, ...]:
+    """The part of a sample's slices that fits an operand: axes of length 1 are repeated."""
+    fitting = sample[len(sample) - array.ndim :]
+    return tuple([slice(None) if size == 1 else part for size, part in zip(array.shape, fitting, strict=True)])
+
+
+def _sample_of(shape: tuple[int, ...]) -> tuple[slice, ...]:
+    """Steps along each axis that leave about SAMPLE_SIZE elements, spread over all of them."""
+    left = SAMPLE_SIZE
+    parts = []
+    for place, size in enumerate(shape):
+        keep = max(1, min(size, round(left ** (1 / (len(shape) - place)))))
+        parts.append(slice(None, None, -(-size // keep)))
+        left = max(1, left // keep)
+    return tuple(parts)
+
+
+# --- what comes out -------------------------------------------------------------------------------------------------
+
+
+def _run_twin(call: _Call, name: str, twin: Callable[[], Any]) -> Any:
+    """What the twin gives; None, with a warning that names the call, where it has no equivalent."""
+    _np_twin.building(call.tape)
+    try:
+        return twin()
+    except Unsupported as error:
+        why = str(error)
+    except (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError) as error:
+        if isinstance(error, UnrecordableOpError):
+            raise
+        why = f"torch: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
+    finally:
+        _np_twin.built()
+    call.recording.session.escapes.no_twin(name, call.recording.name, why)
+    return None
+
+
+class _Checker:
+    """Compares the results of one call with those of its twin."""
+
+    __slots__ = ("args", "call", "check", "function", "kwargs", "name")
+
+    def __init__(
+        self, call: _Call, name: str, check: Check, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> None:
+        self.call = call
+        self.name = name
+        self.check = check
+        self.function = function
+        self.args = args
+        self.kwargs = kwargs
+
+    def compare(self, expected: Any, handle: Handle) -> None:
+        """Raise TwinDisagreesError where shape, dtype or values differ."""
+        tensor = handle.tensor
+        shape = np.shape(expected)
+        if _dtype_of(tensor) != expected.dtype or handle.size != shape:
+            self._disagree(expected, tensor, handle, None)
+        if not self.call.recording.session.options.self_check:
+            return
+        if self.call.sample is not None:
+            expected = expected[_sampled(expected, self.call.sample)]
+        with no_hooks():
+            actual = tensor.detach().resolve_conj().resolve_neg().numpy()
+        expected = np.asarray(expected)
+        if expected.tobytes() == actual.tobytes():
+            return
+        with np.errstate(all="ignore"):
+            where = self.check.wrong(expected, actual, self.function, self.args, self.kwargs)
+        if where is not None:
+            self._disagree(expected, actual, handle, where)
+
+    def _disagree(self, expected: Any, actual: Any, handle: Handle, where: tuple[int, ...] | None) -> None:
+        call = self.call
+        shown = ""
+        if where is not None:
+            shown = f"; at {list(where)} NumPy gives {expected[where]!r} and torch {actual[where]!r}"
+        raise TwinDisagreesError(
+            node=call.recording.name, op=self.name, where=call.recording.where(call.place),
+            expected=f"{expected.dtype}{list(expected.shape)}", actual=f"{_dtype_of(handle.tensor)}{list(handle.size)}",
+            shown=shown,
+        )  # fmt: skip
+
+
+_DTYPES: dict[torch.dtype, np.dtype[Any]] = {}
+
+
+def _dtype_of(tensor: torch.Tensor) -> np.dtype[Any]:
+    dtype = tensor.dtype
+    found = _DTYPES.get(dtype)
+    if found is None:
+        found = _DTYPES[dtype] = _np_twin.numpy_dtype(dtype)
+    return found
+
+
+def _finish(checker: _Checker, result: Any, made: Any) -> Any:
+    """The result of a recorded call as the user gets it: each array and scalar with the node that stands for it."""
+    if isinstance(result, (np.ndarray, np.generic)):
+        call = checker.call
+        if isinstance(made, torch.Tensor):
+            made = call.tape.handle_of(made)
+        if type(made) is not Handle:
+            call.recording.session.escapes.no_twin(checker.name, call.recording.name, "its twin gives no tensor")
+            return result
+        checker.compare(result, made)
+        return _result(call, result, made)
+    if isinstance(result, (tuple, list)) and isinstance(made, (tuple, list)):
+        parts = [_finish(checker, each, twin) for each, twin in zip(result, made, strict=True)]
+        if isinstance(result, list):
+            return parts
+        return type(result)(*parts) if hasattr(result, "_fields") else tuple(parts)
+    return result
+
+
+def _result(call: _Call, result: Any, handle: Handle) -> Any:
+    """One array or scalar under our class."""
+    recording, node, memory = call.recording, handle.node, handle.memory
+    recorder = recording.recorder
+    stale_since = None
+    if isinstance(result, np.ndarray):
+        for array, thing in call.objects:
+            if result is array:
+                return thing
+        shared = _shared(call, result)
+    else:
+        shared = None
+    if shared is not None:
+        if memory != shared:
+            recorder.info[node] = recorder.info[node]._replace(memory=shared)
+            stale_since = len(recorder.info)
+        memory = shared
+    elif any(memory == each for _, each in call.memories) or node.op in ("placeholder", "get_attr"):
+        # NumPy copied: from here on it is memory of its own, whatever torch would do.
+        memory = recorder.new_memory()
+        info = OpInfo(call.place, memory, (), handle.tensor.dtype, handle.size)
+        if any(node is each.node for each in call.tape.given):
+            node = recorder.call("call_function", torch.clone, "clone", (node,), {}, info)
+        else:
+            recorder.info[node] = info
+    value = Value(recording, node, memory, 0)
+    value.stale_since = stale_since
+    value.dynamic = call.dynamic and len(handle.size) > 0
+    if isinstance(result, np.ndarray) and result.base is None:
+        recording.arrays[id(result)] = (weakref.ref(result), value)
+    return wrapped(result, value)
+
+
+def _shared(call: _Call, result: Array) -> int | None:
+    """Memory number of the argument whose memory a result sees."""
+    if result.base is None:
+        return next((memory for array, memory in call.memories if array is result), None)
+    owner = owner_of(result)
+    return next((memory for array, memory in call.memories if array is owner), None)
+
+
+# --- what is written ------------------------------------------------------------------------------------------------
+
+
+class _Target:
+    """An array that a recorded call writes: its node before the write."""
+
+    def __init__(self, call: _Call, thing: Any) -> None:
+        self.call = call
+        self.thing = thing
+        self.array = plain(thing)
+        recording = call.recording
+        value: Value | None = thing._leapp if type(thing) is TracedNpArray else None
+        if value is not None and value.recording is recording:
+            if value.stale_since is not None:
+                raise UnrecordableOpError(
+                    node=recording.name, op="a write", where=recording.where(call.place),
+                    why="it goes through a view that runs backwards, which torch has not",
+                    advice="Write the array itself: x[::-1] = value.",
+                )  # fmt: skip
+            self.node, self.memory = value.fx, value.memory
+            with no_hooks():
+                self.address = recording.constants.known(tensor_of(self.array))
+            if self.address is not None:
+                recording.constants.about_to_write(self.address[0])
+        else:
+            with no_hooks():
+                inside = True if type(thing) is TracedNpArray and value is None else None
+                _, self.node, self.memory, address = recording.use_array(self.array, call.place, inside)
+                recording.constants.about_to_write(address)
+            self.address = (address, self.memory)
+        with no_hooks():
+            self.old = call.tape.handle(self.node, tensor_of(self.array).clone(), self.memory, self.array.shape)
+        self.value = value
+
+    def note(self, node: Any) -> None:
+        """The node that wrote it; the array is traced from now on."""
+        recording = self.call.recording
+        if self.address is not None:
+            with no_hooks():
+                recording.constants.arrays_in_trace = True
+                recording.constants.mark_written(self.address[0], tensor_of(self.array))
+        if type(self.thing) is TracedNpArray:
+            new = Value(recording, node, self.memory, 0, self.value.origin if self.value is not None else None)
+            new.buffer = self.value is None or self.value.buffer
+            new.dynamic = self.value is not None and self.value.dynamic
+            self.thing._leapp = new
+
+    def write(self, made: Handle, mask: Any = None) -> Any:
+        """Record that the array holds ``made`` from now on; where ``mask`` is true, if there is one."""
+        tape, recording = self.call.tape, self.call.recording
+        if made.dtype != self.old.dtype:
+            made = made.to(self.old.dtype)
+        if mask is not None:
+            made = tape.call(torch.where, (mask, made, self.old), {})
+        info = OpInfo(self.call.place, self.memory, (self.memory,), self.old.dtype, self.array.shape)
+        node = recording.recorder.call("call_method", "copy_", "copy_", (self.node, made.node), {}, info)
+        self.note(node)
+        return made
+
+    def given_back(self) -> Any:
+        """What the user's call returns: the very array; a plain one under our class, so that its use is seen."""
+        if type(self.thing) is TracedNpArray:
+            return self.thing
+        if not isinstance(self.thing, np.ndarray):
+            return self.thing
+        with no_hooks():
+            _, node, memory, _ = self.call.recording.use_array(self.array, self.call.place)
+        value = Value(self.call.recording, node, memory, 0)
+        value.buffer = True
+        return wrapped(self.thing, value)
+
+
+# --- the ways in ----------------------------------------------------------------------------------------------------
+
+
+def array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+    """A ufunc, or one of its methods, that was given something traced."""
+    del self
+    value = first_value(inputs) or (first_value(kwargs.values()) if kwargs else None)
+    recording = recording_of(value)
+    given = [plain(each) for each in inputs]
+    keywords = {name: plain(each) for name, each in kwargs.items()} if kwargs else kwargs
+    if recording is None:
+        return _outside(getattr(ufunc, method), given, keywords, inputs, kwargs, value)
+    if method != "__call__":
+        return _ufunc_method(recording, ufunc, method, inputs, kwargs, given, keywords)
+    out = kwargs.get("out")
+    call = _Call(recording, caller(2))
+    if out is None and "where" not in kwargs:
+        result = ufunc(*given, **keywords)
+        return _ufunc(call, ufunc, inputs, given, keywords, result)
+    return _ufunc_into(call, ufunc, inputs, kwargs, given, keywords)
+
+
+def _ufunc(call: _Call, ufunc: Any, inputs: Any, given: Any, keywords: Any, result: Any) -> Any:
+    row = row_of(ufunc)
+    if type(row) is not Op:
+        _no_row(call, ufunc, row)
+        return result
+    if row.elementwise and isinstance(result, np.ndarray) and result.size > SAMPLE_ABOVE:
+        call.sample, call.tape.sampled = _sample_of(result.shape), True
+    operands = [call.operand(each) for each in inputs]
+    made = _run_twin(call, ufunc.__name__, lambda: ufunc_twin(row, operands, keywords))
+    if made is None:
+        return result
+    return _finish(_Checker(call, ufunc.__name__, row.check, ufunc, tuple(given), keywords), result, made)
+
+
+def _ufunc_into(call: _Call, ufunc: Any, inputs: Any, kwargs: Any, given: Any, keywords: Any) -> Any:
+    """A ufunc with ``out=`` or ``where=``."""
+    row = row_of(ufunc)
+    outs = kwargs.get("out") or ()
+    targets = [_Target(call, each) for each in outs if each is not None]
+    operands = [call.handle(each, copied=True) for each in inputs]
+    operands = [call._constant(each) if isinstance(each, np.ndarray) else each for each in operands]
+    mask = kwargs.get("where", True)
+    if mask is not True and mask is not False:
+        mask = call.handle(mask, copied=True)
+    result = ufunc(*given, **keywords)
+    if type(row) is not Op:
+        _no_row(call, ufunc, row)
+        return result
+    rest = {name: each for name, each in keywords.items() if name not in ("out", "where")}
+
+    def twin() -> Any:
+        if mask is not True and len(targets) < ufunc.nout:
+            raise Unsupported("where= without out= leaves elements that hold anything")
+        return ufunc_twin(row, operands, rest)
+
+    made = _run_twin(call, ufunc.__name__, twin)
+    if made is None:
+        return result
+    checker = _Checker(call, ufunc.__name__, row.check, ufunc, tuple(given), rest)
+    if not targets:
+        return _finish(checker, result, made)
+    several = made if isinstance(made, (tuple, list)) else (made,)
+    condition = None if mask is True else _np_twin_tensor(call, mask)
+    back = []
+    for target, each in zip(targets, several, strict=True):
+        checker.compare(target.array, target.write(each, condition))
+        back.append(target.given_back())
+    return tuple(back) if len(back) > 1 else back[0]
+
+
+def _np_twin_tensor(call: _Call, thing: Any) -> Handle:
+    _np_twin.building(call.tape)
+    try:
+        made: Handle = _np_twin.tensor(thing)
+    finally:
+        _np_twin.built()
+    return made
+
+
+def _ufunc_method(
+    recording: Recording, ufunc: Any, method: str, inputs: Any, kwargs: Any, given: Any, keywords: Any
+) -> Any:
+    call = _Call(recording, caller(3))
+    name = f"{ufunc.__name__}.{method}"
+    row = row_of(ufunc)
+    out = kwargs.get("out")
+    target = None
+    if method == "at":
+        target = _Target(call, inputs[0])
+    elif out is not None:
+        target = _Target(call, out[0] if isinstance(out, tuple) else out)
+    args = tuple([call.handle(each, copied=target is not None) for each in inputs])
+    rest = {key: call.handle(each) for key, each in kwargs.items() if key != "out"}
+    result = getattr(ufunc, method)(*given, **keywords)
+    if type(row) is not Op:
+        _no_row(call, ufunc, row)
+        return result
+    made = _run_twin(call, name, lambda: _METHOD_TWIN(ufunc, method, args, rest))
+    if made is None:
+        return result
+    checker = _Checker(call, name, row.check, getattr(ufunc, method), tuple(given), keywords)
+    return _finish(checker, result, made) if target is None else _written(checker, target, result, made)
+
+
+def _written(checker: _Checker, target: _Target, result: Any, made: Any) -> Any:
+    """The end of a call that wrote into an array."""
+    checker.compare(target.array, target.write(made))
+    return None if result is None else target.given_back()
+
+
+def array_function(self: Any, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    """A NumPy function that was given something traced."""
+    del self, types
+    value = first_value(args) or (first_value(kwargs.values()) if kwargs else None)
+    recording = recording_of(value)
+    if recording is None:
+        return _outside(func, plain(args), plain(kwargs), args, kwargs, value)
+    return function_called(recording, func, func, args, kwargs)
+
+
+def function_called(recording: Recording, func: Any, numpy_call: Any, args: Any, kwargs: Any) -> Any:
+    """Run ``numpy_call`` and record the twin of ``func``; they differ for methods."""
+    call = _Call(recording, caller(3))
+    row = row_of(func)
+    target = _target_of(call, row, args, kwargs)
+    if type(row) is not Op or row.twin is None:
+        result = numpy_call(*plain(args), **plain(kwargs))
+        _no_row(call, func, row)
+        return result
+    given = call.handle(tuple(args), copied=target is not None)
+    rest = {name: call.handle(each, copied=target is not None) for name, each in kwargs.items() if name != "out"}
+    plain_args, plain_kwargs = plain(tuple(args)), plain(kwargs)
+    result = numpy_call(*plain_args, **plain_kwargs)
+    return _after(call, func, row, target, result, given, rest, plain_args, plain_kwargs)
+
+
+def _after(
+    call: _Call, func: Any, row: Op, target: _Target | None, result: Any, given: Any, rest: Any, args: Any, kwargs: Any
+) -> Any:
+    name = func.__name__
+    twin = row.twin
+    assert twin is not None
+    made = _run_twin(call, name, lambda: twin(*given, **rest))
+    if made is None:
+        return result
+    checker = _Checker(call, name, row.check, func, args, kwargs)
+    return _finish(checker, result, made) if target is None else _written(checker, target, result, made)
+
+
+def _target_of(call: _Call, row: Any, args: Any, kwargs: Any) -> _Target | None:
+    """The array that a function writes: ``out=``, or the first argument of those that are there to write."""
+    if type(row) is Op and row.writes:
+        return _Target(call, args[0] if args else kwargs[row.writes])
+    out = kwargs.get("out")
+    if isinstance(out, tuple):
+        out = out[0]
+    return None if out is None else _Target(call, out)
+
+
+def _no_row(call: _Call, func: Any, row: Any) -> None:
+    """A call that is not in the table ran, and is named."""
+    if row is not None and not isinstance(row, (NoTwin, Op)):
+        return  # its answer is no data of a model
+    why = row.why if isinstance(row, NoTwin) else ""
+    call.recording.session.escapes.no_twin(getattr(func, "__name__", str(func)), call.recording.name, why)
+
+
+def computed(function: Any, args: Any, kwargs: Any, result: Any) -> Any:
+    """Record the twin of a call that NumPy has already answered; gives the answer under our class."""
+    recording = recording_of(first_value(args) or first_value(kwargs.values()))
+    if recording is None:
+        return result
+    call = _Call(recording, caller(2))
+    if isinstance(function, np.ufunc):
+        return _ufunc(call, function, args, [plain(each) for each in args], plain(kwargs), result)
+    row = row_of(function)
+    if type(row) is not Op or row.twin is None:
+        _no_row(call, function, row)
+        return result
+    given = call.handle(tuple(args))
+    rest = {name: call.handle(each) for name, each in kwargs.items()}
+    return _after(call, function, row, None, result, given, rest, plain(tuple(args)), plain(kwargs))
+
+
+def made_inside(array: Any) -> Any:
+    """An array that was made while a node is open, of no traced value: under our class, so that writes are seen."""
+    return wrapped(array, None) if type(array) is np.ndarray and has_torch_dtype(array.dtype) else array
+
+
+def _indexed(array: TracedNpArray, index: Any) -> Any:
+    base = plain_array(array)
+    value = array._leapp or first_value((index,))
+    recording = recording_of(value)
+    if recording is None:
+        result = base[plain(index)]
+        if value is None and isinstance(result, np.ndarray):
+            return wrapped(result, None)
+        return _kept_wire(array, result) if value is not None else result
+    result = base[plain(index)]
+    call = _Call(recording, caller(2))
+    x = call.operand(array)
+    place = call.handle(index)
+    made = _run_twin(call, "ndarray.__getitem__", lambda: numpy_indexing.getitem(x, place))
+    if made is None:
+        return result
+    call.dynamic = call.dynamic or _by_mask(index)
+    return _finish(_Checker(call, "ndarray.__getitem__", EXACT, None, (), {}), result, made)
+
+
+def _by_mask(index: Any) -> bool:
+    parts = index if isinstance(index, tuple) else (index,)
+    return any(type(each) is TracedNpArray and each.dtype == np.bool_ for each in parts)
+
+
+def _assigned(array: TracedNpArray, index: Any, value: Any) -> None:
+    base = plain_array(array)
+    recording = recording_of(first_value((array, index, value)))
+    if recording is None:
+        base[plain(index)] = plain(value)
+        return
+    call = _Call(recording, caller(2))
+    target = _Target(call, array)
+    place, new = call.handle(index, copied=True), call.handle(value, copied=True)
+    base[plain(index)] = plain(value)
+    if _is_same_memory(array, index, value):
+        return  # what Python's ``x[i] += y`` ends with
+    shape = np.shape(base[plain(index)])
+
+    def twin() -> Any:
+        where, what = numpy_indexing.setitem(target.old, place, new, shape)
+        with no_hooks():
+            _eager(target.old)[_eager(where)] = _eager(what)
+        nodes = (target.node, call.tape.node_of(where), call.tape.node_of(what))
+        info = OpInfo(call.place, NO_MEMORY, (target.memory,), None, None)
+        recording.recorder.call("call_function", operator.setitem, "setitem", nodes, {}, info)
+        return target.old
+
+    made = _run_twin(call, "ndarray.__setitem__", twin)
+    if made is None:
+        return
+    _Checker(call, "ndarray.__setitem__", EXACT, None, (), {}).compare(base, made)
+    target.note(target.node)
+
+
+def _eager(thing: Any) -> Any:
+    if type(thing) is Handle:
+        return thing.tensor
+    if isinstance(thing, tuple):
+        return tuple(_eager(each) for each in thing)
+    return thing
+
+
+def _is_same_memory(array: TracedNpArray, index: Any, value: Any) -> bool:
+    """Whether a view is assigned to where it lies."""
+    if not isinstance(value, np.ndarray):
+        return False
+    parts = index if isinstance(index, tuple) else (index,)
+    if not all(each is None or each is Ellipsis or isinstance(each, (int, np.integer, slice)) for each in parts):
+        return False
+    there = plain_array(array)[plain(index)]
+    if not isinstance(there, np.ndarray):
+        return False
+    first, second = there.__array_interface__, plain_array(value).__array_interface__
+    return bool(
+        first["data"] == second["data"] and first["shape"] == second["shape"] and first["typestr"] == second["typestr"]
+        and there.strides == value.strides
+    )  # fmt: skip
+
+
+def _outside(func: Any, given: Any, keywords: Any, args: Any, kwargs: Any, value: Value | None) -> Any:
+    """No node is open that this belongs to: the call just runs, and copies of an output keep the wire."""
+    result = func(*given, **keywords)
+    out = kwargs.get("out")
+    if out is not None:
+        return out[0] if isinstance(out, tuple) and len(out) == 1 else out
+    if value is None:  # nothing but arrays that were made inside a node
+        return made_inside(result) if isinstance(result, np.ndarray) else result
+    source = args[0] if args and type(args[0]) is TracedNpArray else None
+    return result if source is None or func not in _COPIES else _kept_wire(source, result)
+
+
+_COPIES: Final = frozenset((np.copy, np.positive, np.ravel, np.reshape, np.squeeze))
+
+
+def _kept_wire(source: TracedNpArray, result: Any) -> Any:
+    """A copy of an output, or all of it, stands for the same port; anything else is plain, and remembers whence."""
+    value = source._leapp
+    if value is None or value.origin is None or not isinstance(result, np.ndarray):
+        return result
+    session = value.recording.session if value.recording is not None else None
+    if session is None or not session.active:
+        return result
+    same = result.shape == source.shape and result.dtype == source.dtype
+    if same and result.tobytes() == plain_array(source).tobytes():
+        return wrapped(result, Value(value.recording, None, NO_MEMORY, 0, value.origin))
+    return wrapped(result, Value(None, None, NO_MEMORY, 0, value.origin))
+
+
+# --- methods that NumPy does not send -------------------------------------------------------------------------------
+
+
+def method(self: Any, name: str, args: Any, kwargs: Any) -> Any:
+    """A method of an array or a scalar, recorded as the function that does the same."""
+    bound = getattr(plain(self), name)
+    value = first_value((self, args)) or (first_value(kwargs.values()) if kwargs else None)
+    recording = recording_of(value)
+    if recording is None:
+        return _outside_method(bound, name, self, args, kwargs, value)
+    function, arranged = _METHODS[name]
+    given, keywords = arranged(*args, **kwargs) if arranged is not None else (args, kwargs)
+    return function_called(
+        recording, function, lambda *_, **__: bound(*plain(args), **plain(kwargs)), (self, *given), keywords
+    )
+
+
+def _outside_method(bound: Any, name: str, self: Any, args: Any, kwargs: Any, value: Value | None) -> Any:
+    result = bound(*plain(args), **plain(kwargs))
+    if value is None:
+        return made_inside(result) if isinstance(result, np.ndarray) else result
+    return _kept_wire(self, result) if name in _COPYING and type(self) is TracedNpArray else result
+
+
+_COPYING: Final = frozenset(
+    ("copy", "astype", "reshape", "ravel", "flatten", "squeeze", "view", "__copy__", "__deepcopy__")
+)
+
+
+def _in_place(self: TracedNpArray, name: str, function: Any, args: Any, kwargs: Any) -> None:
+    """``x.sort()``: what ``np.sort(x)`` gives is what ``x`` holds afterwards."""
+    bound = getattr(plain_array(self), name)
+    recording = recording_of(first_value((self, args)))
+    if recording is None:
+        bound(*plain(args), **plain(kwargs))
+        return
+    call = _Call(recording, caller(3))
+    target = _Target(call, self)
+    given = call.handle((self, *args), copied=True)
+    row = row_of(function)
+    bound(*plain(args), **plain(kwargs))
+    if type(row) is not Op or row.twin is None:
+        _no_row(call, function, row)
+        return
+    twin = row.twin
+    made = _run_twin(call, f"ndarray.{name}", lambda: twin(*given, **kwargs))
+    if made is not None:
+        _written(
+            _Checker(call, f"ndarray.{name}", row.check, function, plain((self, *args)), kwargs), target, None, made
+        )
+
+
+def _read(self: Any, op: str) -> Array:
+    """A traced value is about to be read as a Python value."""
+    value: Value | None = self._leapp
+    recording = recording_of(value, 4)
+    if recording is not None:
+        recording.session.escapes.read(op, recording.name)
+    return plain_array(self)
+
+
+def _shape_packed(*shape: Any, **kwargs: Any) -> Any:
+    return (shape if len(shape) == 1 else (shape,)), kwargs
+
+
+def _axes_packed(*axes: Any) -> Any:
+    if not axes:
+        return (), {}
+    return (axes if len(axes) == 1 else (axes,)), {}
+
+
+def _only_order(order: str = "C") -> Any:
+    return (order,), {}
+
+
+def _only_dtype(dtype: Any, *args: Any, **kwargs: Any) -> Any:
+    del args, kwargs
+    return (dtype,), {}
+
+
+_METHODS: Final[dict[str, tuple[Any, Any]]] = {
+    **{
+        name: (getattr(np, name), None)
+        for name in (
+            "all any argmax argmin argpartition argsort choose clip compress cumprod cumsum diagonal dot max mean min "
+            "nonzero prod put ravel repeat round searchsorted squeeze std sum swapaxes take trace var"
+        ).split()
+    },
+    "conj": (np.conjugate, None),
+    "conjugate": (np.conjugate, None),
+    "reshape": (np.reshape, _shape_packed),
+    "transpose": (np.transpose, _axes_packed),
+    "flatten": (np.ravel, _only_order),
+    "copy": (np.copy, _only_order),
+    "astype": (numpy_indexing.astype, _only_dtype),
+    "view": (numpy_indexing.view, None),
+}
+"""Method -> the function in the table that does the same, and how its arguments become that one's."""
+
+
+def _forwarded(name: str) -> Any:
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return method(self, name, args, kwargs)
+
+    call.__name__ = name
+    call.__doc__ = getattr(np.ndarray, name).__doc__
+    return call
+
+
+def _reading(name: str) -> Any:
+    original = getattr(np.ndarray, name)
+
+    def read(self: Any, *args: Any) -> Any:
+        return getattr(_read(self, name), name)(*args)
+
+    read.__name__ = name
+    read.__doc__ = original.__doc__
+    return read
+
+
+for _name in _METHODS:
+    setattr(TracedNpArray, _name, _forwarded(_name))
+for _name in (
+    "__bool__ __int__ __float__ __complex__ __index__ __contains__ __format__ __repr__ __str__ item tolist tobytes "
+    "tofile dump dumps __reduce__ __reduce_ex__"
+).split():
+    setattr(TracedNpArray, _name, _reading(_name))
