@@ -113,12 +113,15 @@ EXACT: Final[Check] = Exact()
 
 @dataclass(frozen=True, slots=True)
 class Ulp:
-    """At most ``ulps`` representable numbers apart, for each part of a complex number; other dtypes exactly.
+    """At most ``ulps`` representable numbers apart; dtypes without fractions exactly.
 
-    NaN equals NaN only. An infinity is the number after the largest finite one.
+    NaN equals NaN only. An infinity is the number after the largest finite one. Complex numbers may be
+    ``of_complex`` times eps of their absolute value apart, as a part that nearly cancels carries the error of the
+    whole; where a part is no finite number, each part counts for itself.
     """
 
     ulps: int
+    of_complex: int = 6
     whole: ClassVar[bool] = False
 
     def wrong(self, expected: Any, actual: Any, call: Any, args: Any, kwargs: Any) -> tuple[int, ...] | None:
@@ -127,12 +130,22 @@ class Ulp:
             return EXACT.wrong(expected, actual, call, args, kwargs)
         if _same_bytes(expected, actual):
             return None
-        complex_ones = expected.dtype.kind == "c"
-        expected, actual = _reals(expected), _reals(actual)
-        if _few_ulps(expected, actual, self.ulps):
+        is_complex = expected.dtype.kind == "c"
+        parts = _reals(expected), _reals(actual)
+        if _few_ulps(*parts, self.ulps):
             return None
-        bad = _far(expected, actual, self.ulps)
-        return _first(bad.any(axis=-1) if complex_ones else bad)
+        bad = _far(*parts, self.ulps)
+        return _first(_far_complex(expected, actual, bad, self.of_complex) if is_complex else bad)
+
+
+def _far_complex(expected: Any, actual: Any, far_parts: Any, times: int) -> Any:
+    """Where complex numbers are more than so many times eps of their absolute value apart."""
+    limits = np.finfo(expected.dtype)
+    wide = np.asarray(expected, np.complex128)
+    with np.errstate(all="ignore"):
+        apart = np.abs(actual - wide)
+        near = apart <= times * (np.abs(wide) * float(limits.eps) + float(limits.smallest_subnormal))
+    return far_parts.any(axis=-1) & ~near
 
 
 _FLOATING: Final = "fc"

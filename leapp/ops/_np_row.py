@@ -44,8 +44,12 @@ class Op:
     commutes: bool = False
     kinds: str = "biufc"
     """Kinds of loop dtypes, as NumPy names them, that ``direct`` computes as NumPy does; ``twin`` has the others."""
+    unsigned: Callable[..., Any] | None = None
+    """Takes the place of ``direct`` and ``twin`` for unsigned integers; those above 8 bits come as int64."""
     bits: bool = False
     """Gives the right bits for uint64 when it is run on int64."""
+    ordered: bool = False
+    """Follows from the order of its operands only: uint64 runs on int64 with the highest bit turned over."""
     elementwise: bool = False
     """Each element of the result follows from the elements at its place: a sample of them may be checked."""
     layout: bool = False
