@@ -316,7 +316,10 @@ class UntracedOpWarning(LeappWarning):
     what = (
         "{op} at {where} took a traced value of node {node!r} and was not recorded; its result is frozen in the export."
     )
-    remedy = "Use a torch operation, or supply one with FunctionPatch."
+    remedy = (
+        "Write it with torch or NumPy operations, supply the equivalent with FunctionPatch, or say that the result is "
+        'meant to be fixed: annotate.constant(value), or allow={{"untraced": ["{function}"]}}.'
+    )
 
 
 class NoTwinWarning(UntracedOpWarning):

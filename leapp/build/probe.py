@@ -26,7 +26,7 @@ from leapp.graph.dump import graph_json
 from leapp.manifest.model import Choices, FromFile, PortHint, Range, Structure
 from leapp.replay import FormatReport, NodeReport, as_array, replay
 from leapp.trace.constants import bytes_digest, no_hooks, plain, same_bytes
-from leapp.trace.escapes import spelled
+from leapp.trace.escapes import READER, spelled
 from leapp.trace.variation import named_tensors, shared_memory
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 VALUE_LIMIT_BYTES: Final = 1 << 20
 """Constants above this size are compared by digest alone, so how far they moved is not known."""
 
-_READS: Final = ("escape", "branch", "untraced", "random")
+_READS: Final = ("escape", "branch", "untraced", READER, "random")
 """Kinds of notes that tell how a value can have left the trace."""
 
 _WEIGHTS = "weights.safetensors"

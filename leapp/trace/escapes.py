@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import ast
-import itertools
-import linecache
 import os
 import warnings
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from leapp.errors import (
@@ -21,6 +18,7 @@ from leapp.errors import (
     TraceEscapeWarning,
     UntracedOpWarning,
 )
+from leapp.trace._syntax import node_at
 from leapp.trace.source import caller, innermost_frame, source_line
 
 if TYPE_CHECKING:
@@ -28,6 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import CodeType, FrameType
 
+    from leapp.trace.made import Made
     from leapp.trace.source import Place
 
 BRANCHES: Final = frozenset(("__bool__", "__nonzero__", "__contains__"))
@@ -65,6 +64,9 @@ def spelled(op: str) -> str:
     """An operation as users write it."""
     return _SPELLING.get(op, op)
 
+
+READER: Final = "reader"
+"""Kind of the notes about compiled code that read a traced array's buffer."""
 
 ALLOW_KEYS: Final = ("branches", "escapes", "random", "untraced", "not-varied", "no-element-names")
 
@@ -128,6 +130,16 @@ class EscapePolicy:
         """A NumPy call with a traced argument has no equivalent that could be recorded."""
         self._report(NoTwinWarning, "untraced", node, op, why=f" Reason: {why}." if why else "")
 
+    def made_by_reader(self, made: Made, node: str) -> None:
+        """A plain array becomes a constant that a call made which no hook saw, of traced data as far as can be told.
+
+        The line that made it is named. In a build the probe decides: an array that did not move is a note.
+        """
+        if self._allowed("untraced", source_line(made.place, self.root).function):
+            self._note(f"{READER}-allowed", node, made.function, made.place)
+        else:
+            self._warn(UntracedOpWarning, READER, node, made.function, made.place)
+
     def random(self, op: str, node: str, *, recorded: bool) -> None:
         """Random numbers were drawn while a node was open."""
         effect = "the draw is part of the exported model" if recorded else "one draw is frozen in the export"
@@ -175,8 +187,7 @@ SCRIPTED_GUARD: Final = "scripted_guard"
 def is_guard(frame: FrameType) -> bool:
     """Whether the truth value that ``frame`` is asking for only decides if something is raised.
 
-    ``assert`` is one, and an ``if`` without ``else`` whose body does nothing but raise. The running instruction's own
-    position finds the statement: libraries that find the running expression know calls and operators, not jumps.
+    ``assert`` is one, and an ``if`` without ``else`` whose body does nothing but raise.
     """
     told = frame.f_locals.get(SCRIPTED_GUARD)
     if told is not None:
@@ -189,11 +200,7 @@ def is_guard(frame: FrameType) -> bool:
 
 def _deciding(code: CodeType, instruction: int) -> ast.AST | None:
     """The statement or expression whose test is being decided; None when it cannot be told."""
-    parsed = _parsed(code.co_filename)
-    position = next(itertools.islice(code.co_positions(), instruction // 2, None), None)
-    if parsed is None or position is None:
-        return None
-    node = parsed.get(position)
+    node = node_at(code, instruction)
     while node is not None and not isinstance(node, ast.If | ast.While | ast.Assert | ast.IfExp):
         above = getattr(node, "parent", None)
         if isinstance(above, ast.If | ast.While | ast.Assert | ast.IfExp) and above.test is not node:
@@ -209,25 +216,3 @@ def _only_raises(body: list[ast.stmt]) -> bool:
     return isinstance(last, ast.Raise) and all(
         isinstance(item, (ast.Assign, ast.AnnAssign, ast.Expr, ast.Pass)) for item in before
     )
-
-
-_Position = tuple[int | None, int | None, int | None, int | None]
-
-
-@lru_cache(maxsize=256)
-def _parsed(filename: str) -> dict[_Position, ast.AST] | None:
-    """Every node of a source file by its position, the outermost of equal ones; each knows its ``parent``."""
-    source = "".join(linecache.getlines(filename))
-    if not source:
-        return None
-    try:
-        tree = ast.parse(source)
-    except SyntaxError:
-        return None
-    nodes: dict[_Position, ast.AST] = {}
-    for node in ast.walk(tree):
-        for child in ast.iter_child_nodes(node):
-            child.parent = node  # type: ignore[attr-defined]
-        if isinstance(node, ast.stmt | ast.expr):
-            nodes.setdefault((node.lineno, node.end_lineno, node.col_offset, node.end_col_offset), node)
-    return nodes

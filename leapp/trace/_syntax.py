@@ -1,0 +1,68 @@
+"""Which piece of source a running instruction belongs to.
+
+The instruction's own position finds it: libraries that find the running expression know calls and operators, not jumps.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import linecache
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from types import CodeType
+
+_Position = tuple[int, int, int, int]
+
+
+def node_at(code: CodeType, instruction: int) -> ast.AST | None:
+    """The expression or statement that an instruction evaluates, exactly; None when it cannot be told."""
+    nodes = _parsed(code.co_filename)
+    position = _position(code, instruction)
+    return None if nodes is None or position is None else nodes.get(position)  # type: ignore[arg-type]
+
+
+def innermost_around(code: CodeType, instruction: int) -> ast.AST | None:
+    """The same, or else the smallest piece around it: the position of a method call leaves out what stands before."""
+    found = node_at(code, instruction)
+    nodes = _parsed(code.co_filename)
+    position = _position(code, instruction)
+    if found is not None or nodes is None or position is None:
+        return found
+    first, last, start, stop = position
+    if first is None or last is None or start is None or stop is None:
+        return None
+    smallest, size = None, None
+    for (top, bottom, left, right), node in nodes.items():
+        if (top, left) <= (first, start) and (bottom, right) >= (last, stop):
+            # Pieces around one place lie in each other: the smallest begins last, and of those ends first.
+            inner = top, left, -bottom, -right
+            if size is None or inner > size:
+                smallest, size = node, inner
+    return smallest
+
+
+def _position(code: CodeType, instruction: int) -> tuple[int | None, int | None, int | None, int | None] | None:
+    return next(itertools.islice(code.co_positions(), instruction // 2, None), None)
+
+
+@lru_cache(maxsize=256)
+def _parsed(filename: str) -> dict[_Position, ast.AST] | None:
+    """Every node of a source file by its position, the outermost of equal ones; each knows its ``parent``."""
+    source = "".join(linecache.getlines(filename))
+    if not source:
+        return None
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:
+        return None
+    nodes: dict[_Position, ast.AST] = {}
+    for node in ast.walk(tree):
+        for child in ast.iter_child_nodes(node):
+            child.parent = node  # type: ignore[attr-defined]
+        if isinstance(node, ast.stmt | ast.expr):
+            last, stop = node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
+            nodes.setdefault((node.lineno, last, node.col_offset, stop), node)
+    return nodes
