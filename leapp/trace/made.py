@@ -16,9 +16,10 @@ How it is done safely. The allocator's ``malloc`` is called by NumPy with no way
 decide what it returns: a signal handler or a debugger can raise at any line. Here a ctypes callback calls a ctypes
 function, both in C. The function's result is an object of ``_Block``, whose ``_check_retval_`` (C as well) gives the
 plain address; only then is the object released, and its ``__del__`` is what looks at the frames. Whatever it raises,
-the address is already on its way. ``free`` is the allocator's own: nothing of ours runs for an array that outlives its
-node, nor at exit. All that NumPy may keep a pointer to is never freed. A block costs 2 to 4 us; where none of it
-must be seen, ``pause`` and ``resume`` are a change of a context variable each.
+the address is already on its way; Python tells ``sys.unraisablehook``, and ours lets the user's next line raise it.
+``free`` is the allocator's own: nothing of ours runs for an array that outlives its node, nor at exit. All that NumPy
+may keep a pointer to is never freed. A block costs 2 to 4 us; where none of it must be seen, ``pause`` and ``resume``
+are a change of a context variable each.
 
 What is not seen: memory that NumPy did not allocate (pybind11, capsules, other libraries' arrays); buffers of the
 user's that a compiled function fills (``cv2.resize(x, size, dst=out)``); numbers that a compiled reader returns; code
@@ -83,7 +84,10 @@ def begin(owns: Callable[[np.ndarray[Any, Any]], bool] | None = None) -> None:
     state.own = _package(file) if _in_library(file) else ""
     state.owns = owns
     state.before = _install()
-    _wrap_numba()
+    with _lock:
+        _watching.append(_thread.get_ident())
+        _hook()
+        _wrap_numba()
 
 
 def end() -> None:
@@ -93,12 +97,16 @@ def end() -> None:
         state.open = False
         resume(state.before)
         state.before = None
-        _unwrap_numba()
+        with _lock:
+            _watching.remove(_thread.get_ident())
+            if not _watching:
+                _unhook()
+                _unwrap_numba()
 
 
 def forget() -> None:
     """A session is over: what was made in it is of no use any more."""
-    if not _wrapped:
+    if not _watching:
         _notes.clear()
         _returned.clear()
 
@@ -207,6 +215,9 @@ class _ThreadState(threading.local):
 
 
 _thread_state: Final = _ThreadState()
+_lock: Final = threading.Lock()
+_watching: Final[list[int]] = []
+"""The threads that have a node open."""
 _notes: Final[dict[int, _Note | _Site]] = {}
 """Address of a block -> its note; only the site, where no traced data went in."""
 _returned: Final[dict[int, tuple[weakref.ref[Any], _Note]]] = {}
@@ -494,20 +505,48 @@ class _Block(ctypes.c_void_p):
     _check_retval_ = operator.attrgetter("value")
 
     def __del__(self) -> None:
-        try:
-            if _thread_state.open and self.value is not None:
-                _note(self.value, sys._getframe(1))
-        except (RecursionError, MemoryError):
+        if not _thread_state.open:  # in a context that was copied inside a node
             _notes.pop(self.value or 0, None)
-        except BaseException as error:  # noqa: BLE001 - an interrupt of the user's: nobody above could hear of it
-            _raise_again(error)
+        elif self.value is not None:
+            _note(self.value, sys._getframe(1))
 
 
-def _raise_again(error: BaseException) -> None:
-    """Let the running thread raise an exception at its next line."""
-    if not sys.is_finalizing():
-        kind = ctypes.py_object(type(error))
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(_thread.get_ident()), kind)
+class _Thread(int):
+    """A thread's identifier. Assigning a class of exceptions to ``raises`` lets that thread raise one.
+
+    An assignment, because a call is followed by a look at what is to be raised: it would be raised in our own frame,
+    and dropped there. After an assignment and a return, the first to look is the user's line.
+    """
+
+    raises = property(
+        fset=ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_ulong, ctypes.py_object)(
+            ("PyThreadState_SetAsyncExc", ctypes.pythonapi)
+        )
+    )
+
+
+_hooks: Final[list[Any]] = []
+"""What was told of exceptions that nobody can catch, before a node opened; empty while none is open."""
+
+
+def _unraisable(told: Any) -> None:
+    """An interrupt that came while a block was noted belongs to the user's code, which is about to go on."""
+    if told.object is not _Block.__del__:
+        _hooks[0](told)
+    elif not issubclass(told.exc_type, (RecursionError, MemoryError)):  # else there is no room to take a note
+        thread, kind = _Thread(_thread.get_ident()), told.exc_type
+        thread.raises = kind
+
+
+def _hook() -> None:
+    if sys.unraisablehook is not _unraisable:
+        _hooks[:] = [sys.unraisablehook]
+        sys.unraisablehook = _unraisable
+
+
+def _unhook() -> None:
+    if sys.unraisablehook is _unraisable:
+        sys.unraisablehook = _hooks[0]
 
 
 _CAPSULE: Final = b"mem_handler"
@@ -609,23 +648,21 @@ def _at_exit() -> None:
 
 # --- numba ---------------------------------------------------------------------------------------------------------
 
-_wrapped: Final[list[Any]] = []
-"""One entry per thread with an open node that watches numba."""
-
 
 def _wrap_numba() -> None:
-    dispatcher: Any = sys.modules.get("numba.core.dispatcher")
-    kind = getattr(dispatcher, "Dispatcher", None)
-    _wrapped.append(kind)
+    kind = _numba_dispatcher()
     if kind is not None and "__call__" not in kind.__dict__:
         kind.__call__ = _calling(kind.__call__)
 
 
 def _unwrap_numba() -> None:
-    kind = next(filter(None, _wrapped), None)
-    _wrapped.pop()
-    if kind is not None and not _wrapped and "__call__" in kind.__dict__:
+    kind = _numba_dispatcher()
+    if kind is not None and hasattr(kind.__dict__.get("__call__"), "__wrapped__"):
         del kind.__call__
+
+
+def _numba_dispatcher() -> Any:
+    return getattr(sys.modules.get("numba.core.dispatcher"), "Dispatcher", None)
 
 
 def _calling(original: Any) -> Any:
