@@ -48,7 +48,6 @@ from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
-from numpy._core import _multiarray_umath  # type: ignore[attr-defined]
 
 from leapp.trace._lineage import value_of
 from leapp.trace._syntax import innermost_around
@@ -549,6 +548,8 @@ def _unhook() -> None:
         sys.unraisablehook = _hooks[0]
 
 
+_multiarray: Any = sys.modules["numpy._core._multiarray_umath"]
+"""Where NumPy keeps its C API; not part of what it declares."""
 _CAPSULE: Final = b"mem_handler"
 _SET_HANDLER: Final = 304
 _GET_HANDLER: Final = 305
@@ -561,7 +562,7 @@ _ours: Final[dict[int, Any]] = {}
 _originals: Final[dict[int, Any]] = {}
 """id of one of ours -> what it stands for."""
 _immortal: Final[list[Any]] = []
-_handler_name: Any = _multiarray_umath.get_handler_name
+_handler_name: Any = _multiarray.get_handler_name
 
 
 def _install() -> Any:
@@ -593,7 +594,7 @@ def _c_api() -> _Api:
     pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
         ("PyCapsule_GetPointer", ctypes.pythonapi)
     )
-    table = (ctypes.c_size_t * (_GET_HANDLER + 1)).from_address(pointer(_multiarray_umath._ARRAY_API, None))
+    table = (ctypes.c_size_t * (_GET_HANDLER + 1)).from_address(pointer(_multiarray._ARRAY_API, None))
     return _Api(
         ctypes.PYFUNCTYPE(ctypes.py_object)(table[_GET_HANDLER]),
         ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(table[_SET_HANDLER]),
