@@ -402,13 +402,8 @@ def _sliding_window_view(
     windows = (windows,) if isinstance(windows, int) else tuple(windows)
     axis = number(axis, "axis")
     along = tuple(range(y.ndim)) if axis is None else (axis,) if isinstance(axis, int) else tuple(axis)
-    ndim = y.ndim
-    for each, window in zip((one % ndim for one in along), windows, strict=True):
-        count = int(y.shape[each]) - window + 1
-        places = np.arange(count)[:, None] + np.arange(window)
-        shape = shape_of(y)
-        y = pick(y, places.ravel(), each).reshape((*shape[:each], count, window, *shape[each + 1 :]))
-        y = torch.moveaxis(y, each + 1, -1)
+    for each, window in zip([one % y.ndim for one in along], windows, strict=True):
+        y = y.unfold(each, window, 1)
     return y
 
 
