@@ -165,7 +165,10 @@ def _on_absolutes(call: Callable[..., Any], args: tuple[Any, ...], kwargs: Mappi
     indices = _INDICES.get(getattr(call, "__name__", ""), -1)
     taken = [each if place == indices else _absolute(each) for place, each in enumerate(args)]
     named = {name: _absolute(each) for name, each in kwargs.items() if name not in {"out", "dtype"}}
-    return call(*taken, **named)
+    if isinstance(named.get("initial"), (int, float, complex)):
+        named["initial"] = abs(named["initial"])
+    made = call(*taken, **named)
+    return taken[0] if made is None else made  # a call that only writes
 
 
 def terms_of(args: tuple[Any, ...], kwargs: Mapping[str, Any], expected: Any) -> float:

@@ -12,15 +12,17 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import torch
 
+from leapp.ops import _np_methods
 from leapp.ops import _np_ufunc_twins as twins
 from leapp.ops._np_checks import Accumulated, Ulp
 from leapp.ops._np_loops import loop, ufunc_twin
+from leapp.ops._np_methods import method_check
 from leapp.ops._np_row import Group, NumpyRow, Op, OutOfScope
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["GROUPS", "ROWS", "loop", "ufunc_twin"]
+__all__ = ["GROUPS", "ROWS", "loop", "method_check", "method_twin", "ufunc_twin"]
 
 
 def _ufunc(name: str) -> Any:
@@ -231,3 +233,10 @@ _NO_NUMBERS: Final = _group(
 
 GROUPS: Final[tuple[Group, ...]] = (_ARITHMETIC, _FUNCTIONS, _PARTS, _LOGIC, _BITS, _PRODUCTS, _NO_NUMBERS)
 ROWS: Final[dict[Any, NumpyRow]] = {row.numpy: row for group in GROUPS for row in group.rows}
+
+
+def method_twin(ufunc: Any, method: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """What a call of a ufunc's method gives, computed by torch; for ``at``, what the array holds afterwards."""
+    row = ROWS[ufunc]
+    assert isinstance(row, Op)
+    return _np_methods.method_twin(row, method, args, kwargs)
