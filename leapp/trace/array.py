@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, Any]
 
-_METHOD_TWIN: Any = getattr(numpy_ufuncs, "method_twin", None)
-
 _view: Any = np.ndarray.view
 _shape: Any = np.ndarray.shape
 
@@ -602,10 +600,12 @@ def _ufunc_method(
     if type(row) is not Op:
         _no_row(call, ufunc, row)
         return result
-    made = _run_twin(call, name, lambda: _METHOD_TWIN(ufunc, method, args, rest))
+    made = _run_twin(call, name, lambda: numpy_ufuncs.method_twin(ufunc, method, args, rest))
     if made is None:
         return result
-    checker = _Checker(call, name, row.check, getattr(ufunc, method), tuple(given), keywords)
+    checker = _Checker(
+        call, name, numpy_ufuncs.method_check(row, method), getattr(ufunc, method), tuple(given), keywords
+    )
     return _finish(checker, result, made) if target is None else _written(checker, target, result, made)
 
 
