@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from leapp.ops._np_checks import Ulp
+from leapp.ops._np_checks import Scaled, Ulp
 from leapp.ops._np_row import Group, NoTwin, Op, Unsupported
 from leapp.ops._np_twin import (
     broadcast,
@@ -72,9 +72,7 @@ def _ascontiguousarray(a: Any, dtype: Any = None, *, like: Any = None) -> Any:
 
 
 def _require(a: Any, dtype: Any = None, requirements: Any = None, *, like: Any = None) -> Any:
-    wanted = {str(each).upper() for each in ([requirements] if isinstance(requirements, str) else requirements or ())}
-    makes_one = wanted & {"C", "C_CONTIGUOUS", "CONTIGUOUS", "F", "F_CONTIGUOUS", "FORTRAN"}
-    return _array(a, dtype, ndmin=1 if makes_one else 0)
+    return _array(a, dtype)
 
 
 def _copy(a: Any, order: Any = "K", subok: Any = False) -> Any:
@@ -227,11 +225,10 @@ def linspace(
     """Evenly spaced numbers, by NumPy's own formula: a range times the step, plus the start."""
     num, axis = int(number(num, "num")), number(axis, "axis")
     gaps = num - 1 if endpoint else num
-    ends = [tensor(start), tensor(stop)]
-    ends = [cast(each, torch.float64) if _whole(each.dtype) else each for each in ends]
-    common = torch_dtype(np.result_type(*(numpy_dtype(each.dtype) for each in ends), float(num)))
-    first, last = ends
-    apart = last - first if first.dtype == last.dtype else cast(last, common) - cast(first, common)
+    # Python's numbers give way to the dtype of arrays; integers become floats.
+    common = result_dtype(*(tensor(each) if isinstance(each, (list, tuple)) else each for each in (start, stop)), 1.0)
+    first, last = tensor(start, common), tensor(stop, common)
+    apart = last - first
     given = common if dtype is None else torch_dtype(dtype)
     shape = (-1,) + (1,) * apart.ndim
     places = tensor(np.arange(num, dtype=numpy_dtype(common)).reshape(shape))
@@ -243,7 +240,7 @@ def linspace(
         made = places * apart
     made = made + first
     if endpoint and num > 1:
-        made = torch.cat([made[:-1], cast(last, made.dtype).expand(shape_of(made)[1:])[None]])
+        made = torch.cat([made[:-1], last.expand(shape_of(made)[1:])[None]])
     if axis != 0:
         made = torch.moveaxis(made, 0, axis)
     if _whole(given):
@@ -269,10 +266,8 @@ def _logspace(
 def _geomspace(start: Any, stop: Any, num: Any = 50, endpoint: Any = True, dtype: Any = None, axis: Any = 0) -> Any:
     num, axis = int(number(num, "num")), number(axis, "axis")
     first, last = tensor(start), tensor(stop)
-    common = torch_dtype(
-        np.result_type(numpy_dtype(first.dtype), numpy_dtype(last.dtype), float(num), np.dtype(np.float16))
-    )
-    common = torch.float64 if _whole(first.dtype) or _whole(last.dtype) else common
+    kinds = [numpy_dtype(each.dtype) for each in (first, last)]
+    common = torch_dtype(np.result_type(*kinds, float(num), np.dtype(np.float64 if dtype is None else dtype)))
     if common.is_complex:
         raise Unsupported("spirals between complex numbers")
     first, last = broadcast(cast(first, common), cast(last, common))
@@ -307,7 +302,7 @@ GROUPS: Final[tuple[Group, ...]] = (
             Op(np.identity, twin=_identity),
             Op(np.tri, twin=_tri),
             Op(np.arange, twin=_arange, note="limits that follow the data would make a length that does"),
-            Op(np.linspace, twin=linspace, check=Ulp(4)),
+            Op(np.linspace, twin=linspace, check=Scaled(8)),
             Op(np.logspace, twin=_logspace, check=Ulp(16)),
             Op(np.geomspace, twin=_geomspace, check=Ulp(64)),
             NoTwin(np.fromfunction, _CALLS, "call the function with np.indices(shape)"),

@@ -514,7 +514,6 @@ GROUPS: Final[tuple[Group, ...]] = (
             Op(np.reshape, twin=_reshape, layout=True),
             Op(np.ravel, twin=_ravel, layout=True),
             Op(np.transpose, twin=_transpose, layout=True),
-            Op(np.permute_dims, twin=_transpose, layout=True),
             Op(np.matrix_transpose, twin=_matrix_transpose, layout=True),
             Op(np.swapaxes, twin=_swapaxes, layout=True),
             Op(np.moveaxis, twin=_moveaxis, layout=True),
@@ -535,7 +534,6 @@ GROUPS: Final[tuple[Group, ...]] = (
         "Joining and splitting",
         (
             Op(np.concatenate, twin=_concatenate, layout=True),
-            Op(np.concat, twin=_concatenate, layout=True),
             Op(np.stack, twin=_stack, layout=True),
             Op(np.hstack, twin=_hstack, layout=True),
             Op(np.vstack, twin=_vstack, layout=True),
