@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from leapp.ops import numpy_indexing
 from leapp.ops._np_row import Group, Op
 
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
 
 _MODULES: Final = (
     "numpy_ufuncs", "numpy_reductions", "numpy_layout", "numpy_selection", "numpy_creation", "numpy_algebra",
-    "numpy_fft", "numpy_statistics", "numpy_signal",
+    "numpy_fft", "numpy_statistics", "numpy_signal", "numpy_scope",
 )  # fmt: skip
 
 
@@ -43,4 +45,8 @@ _ROWS: Final[dict[Any, NumpyRow]] = {row.numpy: row for group in GROUPS for row 
 
 def row_of(function: Any) -> NumpyRow | None:
     """The row of a NumPy function; None for one that is not in the table."""
-    return _ROWS.get(function)
+    found = _ROWS.get(function)
+    if found is None and getattr(function, "__module__", None) == "numpy":
+        # np.ones(3, like=x) hands over a double of np.ones.
+        found = _ROWS.get(getattr(np, function.__name__, None))
+    return found
