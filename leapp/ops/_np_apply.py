@@ -6,12 +6,15 @@ from typing import Any
 
 import numpy as np
 
+from leapp.ops._np_row import Op
 from leapp.ops.numpy_ufuncs import ROWS, ufunc_twin
 
 
 def applied(ufunc: np.ufunc, *operands: Any) -> Any:
     """What a ufunc gives for tensors, arrays, NumPy scalars and Python numbers, at least one of them a tensor."""
-    return ufunc_twin(ROWS[ufunc], operands, {})
+    row = ROWS[ufunc]
+    assert isinstance(row, Op)
+    return ufunc_twin(row, operands, {})
 
 
 def add(a: Any, b: Any) -> Any:
