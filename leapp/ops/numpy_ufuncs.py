@@ -232,11 +232,10 @@ _NO_NUMBERS: Final = _group(
 )
 
 GROUPS: Final[tuple[Group, ...]] = (_ARITHMETIC, _FUNCTIONS, _PARTS, _LOGIC, _BITS, _PRODUCTS, _NO_NUMBERS)
-ROWS: Final[dict[Any, NumpyRow]] = {row.numpy: row for group in GROUPS for row in group.rows}
+ROWS: Final[dict[Any, Op]] = {row.numpy: row for group in GROUPS for row in group.rows if isinstance(row, Op)}
+"""The recorded ones, by ufunc."""
 
 
 def method_twin(ufunc: Any, method: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     """What a call of a ufunc's method gives, computed by torch; for ``at``, what the array holds afterwards."""
-    row = ROWS[ufunc]
-    assert isinstance(row, Op)
-    return _np_methods.method_twin(row, method, args, kwargs)
+    return _np_methods.method_twin(ROWS[ufunc], method, args, kwargs)

@@ -29,7 +29,7 @@ from leapp.trace.source import caller
 from leapp.trace.tensor import TRACED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from leapp.ops._np_checks import Check
     from leapp.trace.node import Recording
@@ -326,36 +326,55 @@ class _Checker:
         self.args = args
         self.kwargs = kwargs
 
-    def compare(self, expected: Any, handle: Handle) -> None:
-        """Raise TwinDisagreesError where shape, dtype or values differ."""
+    def compare(self, expected: Any, handle: Handle, *, part: bool = False) -> None:
+        """Raise TwinDisagreesError where shape, dtype or values differ; those of a part may be looked at with all."""
         tensor = handle.tensor
         shape = np.shape(expected)
         if _dtype_of(tensor) != expected.dtype or handle.size != shape:
-            self._disagree(expected, tensor, handle, None)
-        if not self.call.recording.session.options.self_check:
+            self._disagree(expected, handle, "")
+        if not self.call.recording.session.options.self_check or (part and self.check.whole):
             return
         if self.call.sample is not None:
             expected = expected[_sampled(expected, self.call.sample)]
-        with no_hooks():
-            actual = tensor.detach().resolve_conj().resolve_neg().numpy()
-        expected = np.asarray(expected)
+        expected, actual = np.asarray(expected), _values_of(handle)
         if expected.tobytes() == actual.tobytes():
             return
         with np.errstate(all="ignore"):
             where = self.check.wrong(expected, actual, self.function, self.args, self.kwargs)
-        if where is not None:
-            self._disagree(expected, actual, handle, where)
+        if where is None:
+            return
+        if self.check.whole:
+            self._disagree(expected, handle, _WHOLE)
+        self._disagree(
+            expected, handle, f"; at {list(where)} NumPy gives {expected[where]!r} and torch {actual[where]!r}"
+        )
 
-    def _disagree(self, expected: Any, actual: Any, handle: Handle, where: tuple[int, ...] | None) -> None:
+    def compare_all(self, expected: Sequence[Any], handles: Sequence[Any]) -> None:
+        """Raise TwinDisagreesError where all results of a call together are no answer to it."""
+        if not self.call.recording.session.options.self_check:
+            return
+        arrays = tuple(np.asarray(each) for each in expected)
+        actual = tuple(_values_of(each) for each in handles)
+        with np.errstate(all="ignore"):
+            if self.check.wrong(arrays, actual, self.function, self.args, self.kwargs) is not None:
+                self._disagree(arrays[0], handles[0], _WHOLE)
+
+    def _disagree(self, expected: Any, handle: Handle, shown: str) -> None:
         call = self.call
-        shown = ""
-        if where is not None:
-            shown = f"; at {list(where)} NumPy gives {expected[where]!r} and torch {actual[where]!r}"
         raise TwinDisagreesError(
             node=call.recording.name, op=self.name, where=call.recording.where(call.place),
             expected=f"{expected.dtype}{list(expected.shape)}", actual=f"{_dtype_of(handle.tensor)}{list(handle.size)}",
             shown=shown,
         )  # fmt: skip
+
+
+_WHOLE: Final = "; the results are no solution of what was asked, where NumPy's are"
+
+
+def _values_of(handle: Handle) -> Array:
+    with no_hooks():
+        found: Array = handle.tensor.detach().resolve_conj().resolve_neg().numpy()
+    return found
 
 
 _DTYPES: dict[torch.dtype, np.dtype[Any]] = {}
@@ -369,7 +388,7 @@ def _dtype_of(tensor: torch.Tensor) -> np.dtype[Any]:
     return found
 
 
-def _finish(checker: _Checker, result: Any, made: Any) -> Any:
+def _finish(checker: _Checker, result: Any, made: Any, *, part: bool = False) -> Any:
     """The result of a recorded call as the user gets it: each array and scalar with the node that stands for it."""
     if isinstance(result, (np.ndarray, np.generic)):
         call = checker.call
@@ -378,10 +397,12 @@ def _finish(checker: _Checker, result: Any, made: Any) -> Any:
         if type(made) is not Handle:
             call.recording.session.escapes.no_twin(checker.name, call.recording.name, "its twin gives no tensor")
             return result
-        checker.compare(result, made)
+        checker.compare(result, made, part=part)
         return _result(call, result, made)
     if isinstance(result, (tuple, list)) and isinstance(made, (tuple, list)):
-        parts = [_finish(checker, each, twin) for each, twin in zip(result, made, strict=True)]
+        if checker.check.whole and all(type(each) is Handle for each in made):
+            checker.compare_all(result, made)
+        parts = [_finish(checker, each, twin, part=True) for each, twin in zip(result, made, strict=True)]
         if isinstance(result, list):
             return parts
         return type(result)(*parts) if hasattr(result, "_fields") else tuple(parts)
