@@ -23,6 +23,7 @@ from leapp.trace._arrays import has_torch_dtype, owner_of, tensor_of
 from leapp.trace._lineage import Value, register_wrapper
 from leapp.trace._twins import Handle, Tape
 from leapp.trace.constants import no_hooks
+from leapp.trace.made import unwatched
 from leapp.trace.recorder import NO_MEMORY, OpInfo
 from leapp.trace.scalar import SCALARS, plain_scalar, traced_scalar
 from leapp.trace.source import caller
@@ -525,6 +526,7 @@ class _Target:
 # --- the ways in ----------------------------------------------------------------------------------------------------
 
 
+@unwatched
 def array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
     """A ufunc, or one of its methods, that was given something traced."""
     del self
@@ -636,6 +638,7 @@ def _written(checker: _Checker, target: _Target, result: Any, made: Any) -> Any:
     return None if result is None else target.given_back()
 
 
+@unwatched
 def array_function(self: Any, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
     """A NumPy function that was given something traced."""
     del self, types
@@ -693,6 +696,7 @@ def _no_row(call: _Call, func: Any, row: Any) -> None:
     call.recording.session.escapes.no_twin(getattr(func, "__name__", str(func)), call.recording.name, why)
 
 
+@unwatched
 def computed(function: Any, args: Any, kwargs: Any, result: Any) -> Any:
     """Record the twin of a call that NumPy has already answered; gives the answer under our class."""
     recording = recording_of(first_value(args) or first_value(kwargs.values()))
@@ -715,6 +719,7 @@ def made_inside(array: Any) -> Any:
     return wrapped(array, None) if type(array) is np.ndarray and has_torch_dtype(array.dtype) else array
 
 
+@unwatched
 def _indexed(array: TracedNpArray, index: Any) -> Any:
     base = plain_array(array)
     value = array._leapp or first_value((index,))
@@ -740,6 +745,7 @@ def _by_mask(index: Any) -> bool:
     return any(type(each) is TracedNpArray and each.dtype == np.bool_ for each in parts)
 
 
+@unwatched
 def _assigned(array: TracedNpArray, index: Any, value: Any) -> None:
     base = plain_array(array)
     recording = recording_of(first_value((array, index, value)))
@@ -827,6 +833,7 @@ def _kept_wire(source: TracedNpArray, result: Any) -> Any:
 # --- methods that NumPy does not send -------------------------------------------------------------------------------
 
 
+@unwatched
 def method(self: Any, name: str, args: Any, kwargs: Any) -> Any:
     """A method of an array or a scalar, recorded as the function that does the same."""
     bound = getattr(plain(self), name)
@@ -853,6 +860,7 @@ _COPYING: Final = frozenset(
 )
 
 
+@unwatched
 def _in_place(self: TracedNpArray, name: str, function: Any, args: Any, kwargs: Any) -> None:
     """``x.sort()``: what ``np.sort(x)`` gives is what ``x`` holds afterwards."""
     bound = getattr(plain_array(self), name)

@@ -45,7 +45,7 @@ import weakref
 from functools import lru_cache
 from pathlib import Path
 from types import BuiltinFunctionType, FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -56,6 +56,9 @@ from leapp.trace.source import Place, caller, is_machinery
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from types import CodeType, FrameType
+
+
+_F = TypeVar("_F", bound="Callable[..., Any]")
 
 
 class Made(NamedTuple):
@@ -73,34 +76,38 @@ class Made(NamedTuple):
 
 
 def begin(owns: Callable[[np.ndarray[Any, Any]], bool] | None = None) -> None:
-    """The first node opens in this thread: its arrays are watched.
+    """The first node of a session opens in this thread: its arrays are watched. Another session may do so already.
 
     ``owns`` tells of a plain array whether it lies in memory of the trace.
     """
     state = _thread_state
-    state.open = True
+    state.owners = (*state.owners, owns)
+    if state.open:
+        return
     file = caller().code.co_filename
     state.own = _package(file) if _in_library(file) else ""
-    state.owns = owns
-    state.before = _install()
     with _lock:
         _watching.append(_thread.get_ident())
         _hook()
         _wrap_numba()
+    state.before = _install()
+    state.open = True
 
 
 def end() -> None:
-    """The last node of this thread is closed."""
+    """The last node that a session has in this thread is closed."""
     state = _thread_state
-    if state.open:
-        state.open = False
-        resume(state.before)
-        state.before = None
-        with _lock:
-            _watching.remove(_thread.get_ident())
-            if not _watching:
-                _unhook()
-                _unwrap_numba()
+    state.owners = state.owners[:-1]
+    if state.owners or not state.open:
+        return
+    state.open = False
+    resume(state.before)
+    state.before = None
+    with _lock:
+        _watching.remove(_thread.get_ident())
+        if not _watching:
+            _unhook()
+            _unwrap_numba()
 
 
 def forget() -> None:
@@ -124,6 +131,20 @@ def resume(before: Any) -> None:
     """The allocator that ``pause`` found is used again."""
     if before is not None and _allocator is not None:
         _allocator.set(before)
+
+
+def unwatched(function: _F) -> _F:
+    """Arrays that ``function`` makes are ours."""
+
+    @functools.wraps(function)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        before = pause()
+        try:
+            return function(*args, **kwargs)
+        finally:
+            resume(before)
+
+    return called  # type: ignore[return-value]
 
 
 def where_made(array: np.ndarray[Any, Any]) -> Made | None:
@@ -210,7 +231,8 @@ class _ThreadState(threading.local):
     own: str = ""
     """The folder of the installed package that opened the node: its code is the user's own."""
     before: Any = None
-    owns: Callable[[np.ndarray[Any, Any]], bool] | None = None
+    owners: tuple[Callable[[np.ndarray[Any, Any]], bool] | None, ...] = ()
+    """Of each session that has a node open, what tells of an array whether it lies in memory of the trace."""
 
 
 _thread_state: Final = _ThreadState()
@@ -422,8 +444,8 @@ def _carries(thing: Any) -> _Note | None:
         if value_of(base) is not None:
             return _ITSELF
         base = base.base if isinstance(base, np.ndarray) else base.obj
-    owns = _thread_state.owns
-    return _ITSELF if owns is not None and owns(thing) else None
+    owned = any(owns(thing) for owns in _thread_state.owners if owns is not None)
+    return _ITSELF if owned else None
 
 
 # --- names and places ----------------------------------------------------------------------------------------------
@@ -533,7 +555,10 @@ def _unraisable(told: Any) -> None:
     if told.object is not _Block.__del__:
         _hooks[0](told)
     elif not issubclass(told.exc_type, (RecursionError, MemoryError)):  # else there is no room to take a note
-        thread, kind = _Thread(_thread.get_ident()), told.exc_type
+        error, kind = told.exc_value, told.exc_type
+        if error is not None:  # Python takes a class, and makes an instance of it: this very one
+            kind = type(kind.__name__, (kind,), {"__new__": lambda *_: error})
+        thread = _Thread(_thread.get_ident())
         thread.raises = kind
 
 
@@ -644,7 +669,8 @@ def _find_variable(mine: Any) -> None:
 
 def _at_exit() -> None:
     """A program that ends inside a node: nothing is looked at while the interpreter goes."""
-    end()
+    while _thread_state.open:
+        end()
 
 
 # --- numba ---------------------------------------------------------------------------------------------------------
@@ -693,4 +719,4 @@ def _note_returned(function: Any, args: tuple[Any, ...], result: Any) -> None:
             _returned[array.__array_interface__["data"][0]] = weakref.ref(array), note
 
 
-__all__ = ["Made", "begin", "end", "forget", "pause", "public_name", "resume", "where_made"]
+__all__ = ["Made", "begin", "end", "forget", "pause", "public_name", "resume", "unwatched", "where_made"]

@@ -31,6 +31,7 @@ from leapp.trace.alias import old_content_is_read
 from leapp.trace.array import TracedNpArray, plain_array, wrapped
 from leapp.trace.array import plain as plain_thing
 from leapp.trace.constants import Constants, byte_range, no_hooks, plain, same_bytes
+from leapp.trace.made import where_made
 from leapp.trace.recorder import OpInfo, Recorder
 from leapp.trace.scalar import settle
 from leapp.trace.source import Place, source_line
@@ -248,6 +249,10 @@ class Recording:
                 assert value.fx is not None
                 self.constants.add_input(value.fx, value.memory, whole)
                 self.constants.arrays_in_trace = True
+        elif (found := where_made(array)) is not None:
+            made_inside = True
+            if found.reads_trace:
+                self.session.escapes.made_by_reader(found, self.name)
         backwards = tuple(axis for axis, stride in enumerate(array.strides) if stride < 0)
         if not backwards:
             tensor = tensor_of(array)
@@ -316,7 +321,7 @@ class Recording:
     def _output_node(self, leaf: Leaf, place: Place) -> Any:
         value = value_of(leaf.tensor)
         if value is None:
-            if self._sees_trace(leaf.tensor):  # a plain view of a buffer that a recorded call wrote
+            if self.sees_trace(leaf.tensor):  # a plain view of a buffer that a recorded call wrote
                 return self._plain_node(leaf.tensor, place)
             kind = type(leaf.tensor)
             raise OutputNotTracedError(
@@ -326,7 +331,8 @@ class Recording:
             raise self.foreign(value, place)
         return value.fx
 
-    def _sees_trace(self, thing: Any) -> bool:
+    def sees_trace(self, thing: Any) -> bool:
+        """Whether a plain tensor or array lies in memory that the trace owns."""
         if not is_array(thing):
             return self.constants.sees_trace((thing,))
         if not isinstance(thing, np.ndarray) or not has_torch_dtype(thing.dtype):

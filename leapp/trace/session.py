@@ -23,7 +23,7 @@ from leapp.errors import (
     OutputBeforeInputError,
     UnusedInputWarning,
 )
-from leapp.trace import crossings
+from leapp.trace import crossings, made
 from leapp.trace._arrays import is_array
 from leapp.trace._lineage import Value
 from leapp.trace._tree import Leaf, check_name, flatten
@@ -135,6 +135,14 @@ class Session:
         """What sees this thread's dispatcher while a node is open in it."""
         return self._modes[threading.get_ident()].watch
 
+    def _owns(self, array: Any) -> bool:
+        """Whether a plain array lies in memory of the node that is open in this thread."""
+        recording = self.open_in_this_thread()
+        if recording is None:
+            return False
+        with no_hooks():
+            return recording.sees_trace(array)
+
     def _progress(self) -> int:
         recording = self.open_in_this_thread()
         return len(recording.recorder.info) if recording is not None else 0
@@ -239,6 +247,7 @@ class Session:
             mode.activate()
             if mode.watch.sentinel:
                 mode.watch.activate()
+            made.begin(self._owns)
         stack.append(recording)
         self._collector.begin()
 
@@ -254,6 +263,7 @@ class Session:
         if not stack and recording.thread == threading.get_ident():
             mode = self._modes.pop(recording.thread, None)
             if mode is not None:
+                made.end()
                 mode.remove()
                 mode.watch.remove()
                 crossings.node_closed()
@@ -301,6 +311,7 @@ class Session:
             node.passing = False
         self.active = False
         self._collector.end()
+        made.forget()
         self.modules.end()
         crossings.end(self)
         for reference in self._references:

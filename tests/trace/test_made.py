@@ -9,6 +9,7 @@ import sys
 import textwrap
 import threading
 import tracemalloc
+import warnings
 from pathlib import Path
 
 import cv2
@@ -324,10 +325,11 @@ def test_with_tracemalloc_and_the_collector(node):
 
 def test_an_interrupt_while_a_block_is_noted_is_the_users(node, recwarn):
     class AlarmError(Exception):
-        pass
+        def __init__(self, number):
+            self.number = number
 
     def ring(number, frame):
-        raise AlarmError
+        raise AlarmError(number)
 
     before = signal.signal(signal.SIGVTALRM, ring)
     heard = 0
@@ -337,8 +339,8 @@ def test_an_interrupt_while_a_block_is_noted_is_the_users(node, recwarn):
                 signal.setitimer(signal.ITIMER_VIRTUAL, 1e-4 + 1e-6 * attempt)
                 for _ in range(1_000_000):
                     kept = np.sqrt(table + 1.0)
-            except AlarmError:
-                heard += 1
+            except AlarmError as error:
+                heard += error.number == signal.SIGVTALRM
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         signal.signal(signal.SIGVTALRM, before)
@@ -423,3 +425,106 @@ def test_the_warning_names_callee_line_and_remedies(node):
     assert [note.kind for note in allowed.notes] == ["reader-allowed"]
     with pytest.raises(errors.LeftTraceError, match="savgol_filter"):
         EscapePolicy(ROOT, strict=True).made_by_reader(found, "n")
+
+
+# --- in a session ----------------------------------------------------------------------------------------------------
+
+lo, hi = np.full(8, -1.0), np.full(8, 3.0)
+
+
+def only_plain(a):
+    spread = hi - lo
+    return (a - lo) / spread + np.zeros(a.shape) + np.hanning(len(a))
+
+
+def with_reader(a):
+    return a + savgol_filter(a, 5, 2)
+
+
+def with_reader_of_a_result(a):
+    shifted = a * 2.0
+    smooth = savgol_filter(shifted, 5, 2)
+    return a + smooth[::-1] * 3.0
+
+
+def with_numba(a):
+    return a * compiled(a)
+
+
+def with_image(a):
+    return a + cv2.resize(a, (1, 8))[:, 0]
+
+
+def trace(session, function, values):
+    handed_in = values.copy()
+    (a,) = session.input_tensors("n", {"a": handed_in}).values()
+    result = function(a)
+    session.output_tensors("n", {"out": result})
+    return result
+
+
+def test_a_node_of_plain_arrays_warns_of_nothing_and_ends_as_it_began(make_session):
+    session = make_session()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        result = trace(session, only_plain, plain)
+    assert np.array_equal(result, only_plain(plain))
+    assert get_handler_name(np.ones(3)) == "default_allocator"
+
+
+@pytest.mark.parametrize(
+    ("function", "offset", "name"),
+    [
+        (with_reader, 1, "scipy.signal.savgol_filter"),
+        (with_reader_of_a_result, 2, "scipy.signal.savgol_filter"),
+        (with_numba, 1, "test_made.compiled"),
+        (with_image, 1, "cv2.resize"),
+    ],
+)
+def test_an_array_of_a_compiled_reader_is_told_when_it_becomes_a_constant(make_session, function, offset, name):
+    session = make_session()
+    line = function.__code__.co_firstlineno + offset
+    with pytest.warns(errors.UntracedOpWarning, match=f"{name} at tests/trace/test_made.py:{line} took") as told:
+        result = trace(session, function, plain)
+    assert len(told) == 1
+    assert np.array_equal(result, function(plain))
+
+
+def test_it_is_an_error_in_a_strict_session_and_a_note_where_allowed(make_session):
+    with pytest.raises(errors.LeftTraceError, match="savgol_filter"):
+        trace(make_session(strict=True), with_reader, plain)
+    session = make_session(strict=True, allow={"untraced": ["test_made:with_reader"]})
+    trace(session, with_reader, plain)
+    assert [note.kind for note in session.escapes.notes] == ["reader-allowed"]
+
+
+def test_an_unused_result_of_a_reader_is_nothing_to_tell(make_session):
+    def function(a):
+        savgol_filter(a, 5, 2)
+        return a * 2.0
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        trace(make_session(), function, plain)
+
+
+def test_two_sessions_share_a_thread(make_session):
+    first, second = make_session(), make_session()
+    first.input_tensors("n", {"a": plain.copy()})
+    trace(second, only_plain, plain)
+    assert get_handler_name(np.ones(3)) == "leapp"
+    first.stop()
+    assert get_handler_name(np.ones(3)) == "default_allocator"
+
+
+def test_nested_nodes_and_exceptions_leave_the_allocator_of_before(make_session):
+    session = make_session()
+    (a,) = session.input_tensors("outer", {"a": plain.copy()}).values()
+    (b,) = session.input_tensors("inner", {"b": plain.copy()}).values()
+    session.output_tensors("inner", {"out": b * 2.0})
+    assert get_handler_name(np.ones(3)) == "leapp"
+    with pytest.raises(ValueError, match="broadcast"):
+        a + np.ones(3)
+    assert get_handler_name(np.ones(3)) == "leapp"
+    session.stop()
+    assert get_handler_name(np.ones(3)) == "default_allocator"
