@@ -300,7 +300,7 @@ def _spread(
     less = number(ddof if not_given(correction) else correction, "ddof")
     work, result = _work_dtype(x, dtype)
     result = result.to_real()
-    if not_given(where) and not_given(mean):
+    if not_given(where) and not_given(mean) and _count(x, axis, keepdims, where) > less:  # else torch warns
         y, words = _over(cast(x, work), axis, keepdims)
         return cast(torch_function(y, correction=less, **words), result)
     spread = _variance(cast(x, work), axis, keepdims, where, mean, less)

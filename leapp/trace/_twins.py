@@ -61,6 +61,10 @@ class Handle:
         """Number of axes."""
         return len(self.size)
 
+    def stride(self) -> tuple[int, ...]:
+        """Steps along the axes in memory, where all elements are evaluated."""
+        return self.tensor.stride()
+
     def dim(self) -> int:
         """Number of axes."""
         return len(self.size)
