@@ -69,8 +69,8 @@ def record(make_session: Any) -> Callable[..., Recorded]:
     def run(function: Callable[..., Any], *inputs: Any, **options: Any) -> Recorded:
         session = make_session(**options)
         names = "abcdefgh"[: len(inputs)]
-        session.input_tensors("n", dict(zip(names, inputs, strict=True)))
-        result = function(*inputs)
+        traced = session.input_tensors("n", dict(zip(names, inputs, strict=True)))
+        result = function(*(traced.get(id(each), each) for each in inputs))
         outputs = result if isinstance(result, tuple) else (result,)
         session.output_tensors("n", {f"out{i}": value for i, value in enumerate(outputs)})
         session.stop()

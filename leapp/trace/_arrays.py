@@ -30,6 +30,12 @@ def has_torch_dtype(dtype: np.dtype[Any]) -> bool:
     return dtype.isnative and dtype.name in _dtypes.BY_NAME
 
 
+def from_numpy(array: Array) -> torch.Tensor:
+    """A tensor over an array's memory; also where C has two names for one integer, of which torch knows one."""
+    name = np.dtype(array.dtype.name)
+    return torch.from_numpy(array if array.dtype.char == name.char else array.view(name))
+
+
 def tensor_of(array: Array) -> torch.Tensor:
     """A tensor over the memory of an array; over a copy where torch cannot see it so (it runs backwards).
 
@@ -40,7 +46,7 @@ def tensor_of(array: Array) -> torch.Tensor:
     if base is None or not isinstance(base, np.ndarray):
         return _over(plain)
     if any(stride < 0 for stride in plain.strides):
-        return torch.from_numpy(plain.copy())
+        return from_numpy(plain.copy())
     owner = owner_of(plain)
     size = plain.itemsize
     if type(owner) is not np.ndarray:
@@ -68,9 +74,9 @@ class _Writable:
 
 def _over(array: Array) -> torch.Tensor:
     if any(stride < 0 for stride in array.strides):
-        return torch.from_numpy(array.copy())
+        return from_numpy(array.copy())
     if any(stride % array.itemsize for stride in array.strides):
-        return torch.from_numpy(array.copy())  # a field of records: torch counts in whole elements
+        return from_numpy(array.copy())  # a field of records: torch counts in whole elements
     if not array.flags.writeable:
         array = np.asarray(_Writable(array))
-    return torch.from_numpy(array)
+    return from_numpy(array)

@@ -19,13 +19,13 @@ from leapp.ops._np_checks import EXACT
 from leapp.ops._np_row import SAMPLE_ABOVE, SAMPLE_SIZE, NoTwin, Op, Unsupported
 from leapp.ops.numpy_table import row_of
 from leapp.ops.numpy_ufuncs import ufunc_twin
-from leapp.trace._arrays import has_torch_dtype, owner_of, tensor_of
+from leapp.trace._arrays import from_numpy, has_torch_dtype, owner_of, tensor_of
 from leapp.trace._lineage import Value, register_wrapper
 from leapp.trace._twins import Handle, Tape
 from leapp.trace.constants import no_hooks
 from leapp.trace.made import unwatched
 from leapp.trace.recorder import NO_MEMORY, OpInfo
-from leapp.trace.scalar import SCALARS, plain_scalar, traced_scalar
+from leapp.trace.scalar import SCALARS, heard, plain_scalar, traced_scalar
 from leapp.trace.source import caller
 from leapp.trace.tensor import TRACED
 
@@ -51,6 +51,7 @@ class TracedNpArray(np.ndarray[Any, Any]):
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         """Run and record a ufunc."""
+        heard()
         return array_ufunc(self, ufunc, method, *inputs, **kwargs)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
@@ -184,7 +185,7 @@ class _Call:
             value = thing._leapp
             if value is None or value.recording is not self.recording:
                 return self._elsewhere(thing, value)
-            tensor = torch.from_numpy(np.array(plain_scalar(thing)))
+            tensor = from_numpy(np.array(plain_scalar(thing)))
             return self.tape.handle(value.fx, tensor, value.memory, ())
         if kind in TRACED:
             return self._tensor(thing)
@@ -197,7 +198,7 @@ class _Call:
         if kind is slice:
             return slice(self.handle(thing.start), self.handle(thing.stop), self.handle(thing.step))
         if isinstance(thing, np.ndarray):
-            return self._plain(thing)
+            return self._plain(thing, copied)
         return thing
 
     def _elsewhere(self, thing: Any, value: Value | None) -> Any:
@@ -213,7 +214,7 @@ class _Call:
         self.objects.append((array, thing))
         if value is None or value.recording is not self.recording:
             self._elsewhere(thing, value)
-            return self._constant(array, inside=value is None)
+            return self._constant(array, inside=value is None, copied=copied)
         if value.stale_since is not None:
             _check_fresh(value, self)
         if value.dynamic:
@@ -226,17 +227,19 @@ class _Call:
                 tensor = tensor.clone()
         return self.tape.handle(value.fx, tensor, value.memory, _shape.__get__(array))
 
-    def _plain(self, thing: Array) -> Any:
+    def _plain(self, thing: Array, copied: bool) -> Any:
         """A plain array: a constant where it is data, an axis or a shape where it is none; the twin decides."""
         if type(thing) is not np.ndarray:
             thing = thing.view(np.ndarray)
         known = self.recording.array_over(thing)
-        return self._constant(thing) if known else thing
+        return self._constant(thing, copied=copied) if known else thing
 
-    def _constant(self, array: Array, *, inside: bool | None = None) -> Any:
+    def _constant(self, array: Array, *, inside: bool | None = None, copied: bool = False) -> Any:
         with no_hooks():
             whole, node, memory, _ = self.recording.use_array(array, self.place, inside)
             seen = whole if self.sample is None else tensor_of(array[_sampled(array, self.sample)])
+            if copied:
+                seen = seen.clone()
         self.memories.append((owner_of(array), memory))
         return self.tape.handle(node, seen, memory, _shape.__get__(array))
 
@@ -566,7 +569,7 @@ def _ufunc_into(call: _Call, ufunc: Any, inputs: Any, kwargs: Any, given: Any, k
     outs = kwargs.get("out") or ()
     targets = [_Target(call, each) for each in outs if each is not None]
     operands = [call.handle(each, copied=True) for each in inputs]
-    operands = [call._constant(each) if isinstance(each, np.ndarray) else each for each in operands]
+    operands = [call._constant(each, copied=True) if isinstance(each, np.ndarray) else each for each in operands]
     mask = kwargs.get("where", True)
     if mask is not True and mask is not False:
         mask = call.handle(mask, copied=True)
@@ -816,6 +819,11 @@ def _outside(func: Any, given: Any, keywords: Any, args: Any, kwargs: Any, value
 _COPIES: Final = frozenset((np.copy, np.positive, np.ravel, np.reshape, np.squeeze))
 
 
+def handed_on(source: Any, result: Any) -> Any:
+    """The result of a constructor that was given ``source`` while no node was open."""
+    return _kept_wire(source, result) if type(source) is TracedNpArray else result
+
+
 def _kept_wire(source: TracedNpArray, result: Any) -> Any:
     """A copy of an output, or all of it, stands for the same port; anything else is plain, and remembers whence."""
     value = source._leapp
@@ -843,6 +851,8 @@ def method(self: Any, name: str, args: Any, kwargs: Any) -> Any:
         return _outside_method(bound, name, self, args, kwargs, value)
     function, arranged = _METHODS[name]
     given, keywords = arranged(*args, **kwargs) if arranged is not None else (args, kwargs)
+    if isinstance(function, np.ufunc):
+        return computed(function, (self, *given), keywords, bound(*plain(args), **plain(kwargs)))
     return function_called(
         recording, function, lambda *_, **__: bound(*plain(args), **plain(kwargs)), (self, *given), keywords
     )

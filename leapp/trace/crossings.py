@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from leapp.errors import UnrecordableOpError
-from leapp.trace import constructors, scripted, transforms
+from leapp.trace import constructors, entry_points, scripted, transforms
 from leapp.trace.source import caller
 from leapp.trace.tensor import open_recording
 
@@ -40,12 +40,14 @@ def begin(session: Session) -> None:
         for each in _SCRIPTED:
             _originals[each] = each.__call__
             each.__call__ = functools.wraps(each.__call__)(_calling(each.__call__))
+    entry_points.begin(session)
     _sessions.append(session)
 
 
 def end(session: Session) -> None:
     """Put the entry points back when the last session ends."""
     _sessions.remove(session)
+    entry_points.end(session)
     if not _sessions:
         for each, original in _originals.items():
             each.__call__ = original

@@ -33,6 +33,11 @@ if TYPE_CHECKING:
     from leapp.trace.source import Place
 
 
+# NumPy's own, whatever stands there while a session is open.
+_reshape: Final = np.reshape
+_round: Final = np.round
+
+
 def _array() -> Any:
     """``leapp.trace.array``; it imports this module."""
     return sys.modules["leapp.trace.array"]
@@ -340,16 +345,16 @@ _UNARY: Final = (
 _METHODS: Final = tuple(
     "all any argmax argmin argsort astype choose clip compress conj conjugate copy cumprod cumsum diagonal flatten max "
     "mean min nonzero prod ravel repeat reshape round searchsorted squeeze std sum swapaxes take trace transpose var "
-    "view getfield byteswap".split()
+    "view".split()
 )
 """Methods whose results stay traced."""
 
-_PROPERTIES: Final = ("T", "real", "imag")
+_PROPERTIES: Final = (("T", np.transpose), ("real", np.real), ("imag", np.imag))
 
 _READS: Final = tuple(
-    "item tolist tobytes tofile dump dumps hex as_integer_ratio is_integer bit_count __float__ __int__ __complex__ "
-    "__index__ __bool__ __format__ __repr__ __str__ __floor__ __ceil__ __trunc__ __reduce__ __reduce_ex__ "
-    "__array__".split()
+    "item tolist tobytes tofile dump dumps hex as_integer_ratio is_integer bit_count byteswap getfield __float__ "
+    "__int__ __complex__ __index__ __bool__ __format__ __repr__ __str__ __floor__ __ceil__ __trunc__ __reduce__ "
+    "__reduce_ex__ __array__".split()
 )
 """Methods that take the number out of the trace."""
 
@@ -366,8 +371,14 @@ def _method(name: str) -> Callable[..., Any]:
     return method
 
 
-def _property(name: str) -> property:
-    return property(lambda self: _array().method(self, name, (), {}))
+def _property(name: str, function: Any) -> property:
+    return property(lambda self: _array().computed(function, (self,), {}, getattr(plain_scalar(self), name)))
+
+
+def _indexed(self: Any, index: Any) -> Any:
+    """``x[()]``, ``x[...]`` and ``x[None]``: the same number in another shape."""
+    result = plain_scalar(self)[index]
+    return self if isinstance(result, np.generic) else _array().computed(_reshape, (self, result.shape), {}, result)
 
 
 def _reading(name: str) -> Callable[..., Any]:
@@ -392,7 +403,7 @@ def _rounded(self: Any, ndigits: Any = None) -> Any:
     if ndigits is None:
         return round(read(self, "__round__"))
     result = round(plain_scalar(self), plain_deep(ndigits))
-    return _array().computed(np.round, (self, ndigits), {}, result)
+    return _array().computed(_round, (self, ndigits), {}, result)
 
 
 def _made(cls: Any, *args: Any, **kwargs: Any) -> Any:
@@ -427,15 +438,15 @@ def _overrides() -> dict[str, Any]:
         found[f"__{name}__"], found[f"__r{name}__"] = _binary(do, ufunc)
     found.update({name: _binary(do, ufunc)[0] for name, do, ufunc in _COMPARISONS})
     found.update({name: _unary(do, ufunc) for name, do, ufunc in _UNARY})
-    found.update({name: _method(name) for name in (*_METHODS, "__getitem__")})
-    found.update({name: _property(name) for name in _PROPERTIES})
+    found.update({name: _method(name) for name in _METHODS})
+    found.update({name: _property(name, function) for name, function in _PROPERTIES})
     found.update({name: _reading(name) for name in _READS})
     found.update({name: _read_property(name) for name in _READ_PROPERTIES})
     found.update({name: _on_a_copy(name) for name in _ON_A_COPY})
     found.update(
         __pow__=_power, __rpow__=_reflected_power, __eq__=_equal, __hash__=_hash, __round__=_rounded,
         __copy__=_itself, __deepcopy__=_itself, __setattr__=_set, __delattr__=_delete,
-        __array_ufunc__=_array_ufunc, __array_function__=_array_function,
+        __getitem__=_indexed, __array_ufunc__=_array_ufunc, __array_function__=_array_function,
     )  # fmt: skip
     return found
 

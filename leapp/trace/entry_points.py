@@ -1,0 +1,237 @@
+"""Functions of NumPy and ``math`` that ask no hook, wrapped while a session with ``global_patching`` is open.
+
+NumPy looks for hooks among the arguments of its functions, not inside lists, and constructors look nowhere:
+``np.array([[c, -s], [s, c]])``, ``np.full(3, x)``, ``np.mean([x, y])``. Arrays that constructors make of plain numbers
+become ours as well, so that what is written into them later is seen. ``math`` takes the number out of a float64 scalar,
+which is a Python float, without asking: that is a read.
+
+One set of wrappers serves all sessions and is taken out with the last. They act only while a node is open in the
+thread, and never for calls of NumPy's own. Names that were imported before (``from math import sqrt``) are left alone.
+"""
+
+from __future__ import annotations
+
+import cmath
+import functools
+import itertools
+import math
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import torch
+
+from leapp.errors import UnrecordableOpError
+from leapp.trace._lineage import Value, plain_class
+from leapp.trace.scalar import SCALARS, plain_deep, recording_of
+from leapp.trace.source import caller
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from leapp.trace.node import Recording
+    from leapp.trace.session import Session
+
+_sessions: list[Session] = []
+_originals: list[tuple[Any, str, Any]] = []
+"""(where it stands, its name, the function) of everything that is wrapped."""
+_wrappers: dict[Any, Any] = {}
+"""Function -> its wrapper, made once per process."""
+
+_CONSTRUCTORS: Final = tuple(
+    "array asarray asanyarray ascontiguousarray asfortranarray require zeros ones empty full arange linspace logspace "
+    "geomspace eye identity tri indices fromfunction zeros_like ones_like empty_like full_like copy".split()
+)
+_MAY_BE_THE_SAME: Final = frozenset(
+    getattr(np, name) for name in "array asarray asanyarray ascontiguousarray asfortranarray require".split()
+)
+"""Constructors that give back the very array they were given where it fits."""
+
+_NUMPY_SPACES: Final = (np, np.linalg, np.fft)
+_FUNCTION: Final = type(np.mean)
+"""What NumPy's functions that ask for hooks are made of."""
+
+
+def begin(session: Session) -> None:
+    """Wrap the functions, unless another session did."""
+    if not session.options.global_patching:
+        return
+    if not _sessions:
+        _put()
+    _sessions.append(session)
+
+
+def end(session: Session) -> None:
+    """Put the functions back when the last session ends."""
+    if session in _sessions:
+        _sessions.remove(session)
+        if not _sessions:
+            while _originals:
+                space, name, original = _originals.pop()
+                setattr(space, name, original)
+
+
+def _put() -> None:
+    for name in _CONSTRUCTORS:
+        _wrap(np, name, _constructor)
+    _wrap(np, "fromiter", _from_iterator)
+    for space in _NUMPY_SPACES:
+        for name in space.__all__:
+            if type(getattr(space, name, None)) is _FUNCTION:
+                _wrap(space, name, _of_lists)
+    for space in (math, cmath):
+        for name, function in vars(space).copy().items():
+            if callable(function) and not name.startswith("_"):
+                _wrap(space, name, functools.partial(_reading, space.__name__))
+
+
+def _wrap(space: Any, name: str, wrapping: Callable[[Any], Callable[..., Any]]) -> None:
+    original = getattr(space, name)
+    _originals.append((space, name, original))
+    if original not in _wrappers:  # np.concat is np.concatenate
+        _wrappers[original] = functools.wraps(original)(wrapping(original))
+    setattr(space, name, _wrappers[original])
+
+
+def _array() -> Any:
+    """``leapp.trace.array``; it imports a module that this one imports."""
+    return sys.modules["leapp.trace.array"]
+
+
+def _open_node() -> Recording | None:
+    return next((found for each in _sessions if (found := each.open_in_this_thread()) is not None), None)
+
+
+_OTHERS: Final = frozenset(("numpy", "leapp", "torch"))
+
+
+def _of_the_machinery() -> bool:
+    """Whether the call is NumPy's, torch's or ours, made inside something that the user called."""
+    name: str = sys._getframe(2).f_globals.get("__name__", "")
+    return name.partition(".")[0] in _OTHERS
+
+
+# --- NumPy ---------------------------------------------------------------------------------------------------------
+
+
+def _first_value(things: Any) -> Value | None:
+    """The lineage of the first traced thing, at any depth of lists."""
+    for thing in things:
+        kind = type(thing)
+        value: Value | None = None
+        if kind is list or kind is tuple:
+            value = _first_value(thing)
+        elif plain_class(kind) is not None:
+            value = thing._leapp
+        if value is not None:
+            return value
+    return None
+
+
+def _constructor(original: Any) -> Callable[..., Any]:
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if _of_the_machinery():
+            return original(*args, **kwargs)
+        value = _first_value(args) or (_first_value(kwargs.values()) if kwargs else None)
+        if value is not None:
+            return _of_traced(original, args, kwargs, value)
+        result = original(*args, **kwargs)
+        if type(result) is np.ndarray and _open_node() is not None:
+            return _array().made_inside(result)
+        return result
+
+    return wrapper
+
+
+def _of_traced(original: Any, args: tuple[Any, ...], kwargs: dict[str, Any], value: Value) -> Any:
+    """A constructor that was given traced values: the call is recorded, or gives back the array it was given."""
+    recording = recording_of(value)
+    args, kwargs = tuple(_as_arrays(args)), {name: _as_arrays(each) for name, each in kwargs.items()}
+    given, keywords = plain_deep(args), plain_deep(kwargs)
+    result = original(*given, **keywords)
+    if recording is None:
+        return _array().handed_on(args[0] if args else None, result)
+    if original in _MAY_BE_THE_SAME:
+        source, seen = (args[0], given[0]) if args else next(zip(kwargs.values(), keywords.values(), strict=True))
+        if result is seen:
+            return source
+    if isinstance(result, np.ndarray) and (result.dtype.hasobject or result.dtype.names):
+        raise UnrecordableOpError(
+            node=recording.name, op=f"numpy.{original.__name__}() of traced values with dtype {result.dtype}",
+            where=recording.where(caller()), why="torch has no arrays of objects or records",
+            advice="Keep each field in an array of its own, and rows of one length.",
+        )  # fmt: skip
+    return _array().computed(original, args, kwargs, result)
+
+
+def _as_arrays(thing: Any) -> Any:
+    """Traced tensors as arrays over the same memory, at any depth of lists."""
+    if isinstance(thing, (list, tuple)) and type(thing) in (list, tuple):
+        return type(thing)([_as_arrays(each) for each in thing])
+    if isinstance(thing, torch.Tensor) and plain_class(type(thing)) is not None:
+        return _array().from_tensor(thing)
+    return thing
+
+
+def _from_iterator(original: Any) -> Callable[..., Any]:
+    """``np.fromiter``: the values are looked at before NumPy takes them."""
+
+    def wrapper(iter: Any, dtype: Any, count: int = -1, **kwargs: Any) -> Any:  # NumPy's own names
+        if _of_the_machinery() or _open_node() is None:
+            return original(iter, dtype, count, **kwargs)
+        items = list(iter if count < 0 else itertools.islice(iter, count))
+        value = _first_value(items)
+        if value is not None and len(items) >= count:
+            return _of_traced(_np_array, (items, dtype), {}, value)
+        return _array().made_inside(original(items, dtype, count, **kwargs))
+
+    return wrapper
+
+
+_np_array: Final = np.array
+"""NumPy's own, whatever stands there while a session is open."""
+
+
+def _of_lists(original: Any) -> Callable[..., Any]:
+    """A function that asks its arguments for hooks, but not what lists among them hold."""
+
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        for thing in args:
+            if (type(thing) is list or type(thing) is tuple) and _first_value(thing) is not None:
+                break
+        else:
+            if not kwargs or not any(type(each) in (list, tuple) and _first_value(each) for each in kwargs.values()):
+                return original(*args, **kwargs)
+        return (
+            original(*args, **kwargs)
+            if _of_the_machinery()
+            else _array().array_function(None, original, (), args, kwargs)
+        )
+
+    return wrapper
+
+
+# --- math ----------------------------------------------------------------------------------------------------------
+
+
+def _reading(module: str, original: Any) -> Callable[..., Any]:
+    op = f"{module}.{original.__name__}()"
+
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        for thing in args:
+            kind = type(thing)
+            if kind in SCALARS or kind is list or kind is tuple:
+                return _read(original, op, args, kwargs)
+        return original(*args, **kwargs)
+
+    return wrapper
+
+
+def _read(original: Any, op: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    value = _first_value(args)
+    if value is None:
+        return original(*args, **kwargs)
+    recording = recording_of(value)
+    if recording is not None:
+        recording.session.escapes.read(op, recording.name)
+    return original(*plain_deep(args), **kwargs)
