@@ -10,7 +10,7 @@ import torch
 from numpy.testing import overrides
 
 from leapp.ops._np_row import Op, Unsupported
-from leapp.ops.numpy_ufuncs import GROUPS, ufunc_twin
+from leapp.ops.numpy_ufuncs import GROUPS, ROWS, loop, ufunc_twin
 
 DTYPES = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128".split()
 OPS = [row for group in GROUPS for row in group.rows if isinstance(row, Op)]
@@ -216,3 +216,181 @@ def is_out_of_bounds(row, operands):
         if name in {"remainder", "fmod", "divmod"}:
             return bool(np.any(one / other > 1e15))
         return name in {"add", "subtract"} and "c" in kinds and not np.isfinite(one + other).all()
+
+
+# Keywords
+
+
+X = np.array([[-2.5, -0.5, 0.25], [0.75, 3.0, 100.0]], np.float32)
+I = np.array([[-7, 2, 3], [100, -128, 127]], np.int8)  # noqa: E741
+
+
+@pytest.mark.parametrize(
+    ("ufunc", "operands", "kwargs"),
+    [
+        (np.add, (X, X), {"dtype": np.float64}),
+        (np.add, (X, 2), {"dtype": "f8"}),
+        (np.add, (I, I), {"dtype": np.int32}),
+        (np.add, (I, 3), {"signature": "ii->i"}),
+        (np.add, (I, I), {"sig": (None, None, np.dtype("f4"))}),
+        (np.add, (X, X.astype(np.float64)), {"dtype": np.float32, "casting": "same_kind"}),
+        (np.multiply, (X, 3), {"dtype": np.int32, "casting": "unsafe"}),
+        (np.sqrt, (np.abs(X),), {"dtype": np.float64}),
+        (np.modf, (X,), {"dtype": np.float64}),
+        (np.exp, (X,), {"order": "F", "subok": False}),
+        (np.less, (X, 0.3), {"casting": "no"}),
+    ],
+    ids=str,
+)
+def test_keywords_that_choose_the_loop(ufunc, operands, kwargs):
+    assert_same(ROWS[ufunc], operands, kwargs)
+
+
+def outs_of(ufunc, operands, outs, **kwargs):
+    """What NumPy leaves in its outputs, and what the twin gives for them."""
+    given = tuple(None if each is None else torch.from_numpy(each.copy()) for each in outs)
+    actual = ufunc_twin(ROWS[ufunc], as_tensors(operands), {"out": given, **kwargs})
+    written = tuple(None if each is None else each.copy() for each in outs)
+    expected = ufunc(*operands, out=written, **kwargs)
+    return expected, actual
+
+
+def test_out_takes_the_result_in_its_own_dtype_and_shape():
+    for out in (np.zeros((2, 3), np.float64), np.zeros((4, 2, 3), np.float32)):
+        expected, actual = outs_of(np.add, (X, X), (out,))
+        np.testing.assert_array_equal(actual.numpy(), expected, strict=True)
+    expected, actual = outs_of(np.add, (X, X), (np.zeros((2, 3), np.int16),), casting="unsafe")
+    np.testing.assert_array_equal(actual.numpy(), expected, strict=True)
+    expected, actual = outs_of(np.modf, (X,), (None, np.zeros((2, 3))))
+    for one, other in zip(expected, actual, strict=True):
+        np.testing.assert_array_equal(other.numpy(), one, strict=True)
+
+
+def test_where_keeps_what_out_held():
+    out, mask = np.full((2, 3), 9.0), np.array([True, False, True])
+    expected, actual = outs_of(np.multiply, (X, 2.0), (out,), where=mask)
+    np.testing.assert_array_equal(actual.numpy(), expected, strict=True)
+    with pytest.raises(Unsupported, match="without out"):
+        ufunc_twin(ROWS[np.add], as_tensors((X, X)), {"where": mask})
+
+
+def test_products_of_every_shape_and_dtype():
+    shapes = {
+        "matmul": [((3,), (3,)), ((2, 3), (3,)), ((3,), (3, 4)), ((2, 3), (3, 4)), ((5, 2, 3), (3, 4)), ((5, 1, 2, 3), (4, 3, 2)), ((2, 0), (0, 3))],
+        "vecdot": [((3,), (3,)), ((2, 3), (3,)), ((2, 3), (2, 3)), ((5, 1, 3), (2, 3))],
+        "matvec": [((2, 3), (3,)), ((5, 2, 3), (3,)), ((5, 2, 3), (5, 3)), ((2, 3), (5, 3))],
+        "vecmat": [((2,), (2, 3)), ((2,), (5, 2, 3)), ((5, 2), (5, 2, 3)), ((5, 2), (2, 3))],
+    }  # fmt: skip
+    for row in PRODUCTS:
+        rng = rng_for(name_of(row))
+        for dtype in DTYPES:
+            for one, other in shapes[name_of(row)]:
+                operands = [random(dtype, int(np.prod(shape)), rng).reshape(shape) for shape in (one, other)]
+                assert_same(row, operands)
+        assert_same(row, [np.ones(one, np.float32), np.ones(other, np.int32)])
+
+
+@pytest.mark.parametrize(
+    ("ufunc", "shapes", "kwargs"),
+    [
+        (np.matmul, ((3, 2, 5), (3, 4, 5)), {"axes": [(1, 0), (0, 1), (0, 1)]}),
+        (np.matmul, ((2, 3), (3, 4)), {"axes": [(0, 1), (0, 1), (1, 0)]}),
+        (np.matmul, ((3,), (4, 3)), {"axes": [(0,), (1, 0), (0,)]}),
+        (getattr(np, "vecdot", None), ((3, 2), (3, 2)), {"axis": 0}),
+        (getattr(np, "vecdot", None), ((2, 3), (2, 3)), {"keepdims": True}),
+        (getattr(np, "vecdot", None), ((3, 2), (3, 2)), {"axis": 0, "keepdims": True}),
+        (getattr(np, "vecdot", None), ((3, 2), (2, 3)), {"axes": [0, -1, ()]}),
+    ],
+    ids=str,
+)
+def test_products_along_other_axes(ufunc, shapes, kwargs):
+    if ufunc is None:
+        pytest.skip("this NumPy has no such ufunc")
+    rng = rng_for("axes")
+    assert_same(ROWS[ufunc], [rng.standard_normal(shape) for shape in shapes], kwargs)
+
+
+# How calls are made
+
+
+def test_broadcasts_like_numpy():
+    for shapes in (((3, 1), (1, 4)), ((), (3,)), ((0, 3), (3,)), ((2, 1, 3), (4, 1)), ((), ())):
+        operands = [np.full(shape, 2.0, np.float32) for shape in shapes]
+        for ufunc in (np.add, np.floor_divide, np.maximum, np.less, np.logaddexp, np.copysign):
+            assert_same(ROWS[ufunc], operands)
+
+
+def test_nested_lists_are_arrays():
+    assert_same(ROWS[np.add], (X, [1, 2, 3]))
+    assert_same(ROWS[np.add], ([[1.5], [2.5]], X))
+
+
+def test_three_operands_take_numbers_and_arrays():
+    row = next(row for row in EACH if row.numpy.nin == 3)
+    lows, highs = np.float32([-1, 0, 1]), np.float32([0.5, 2, 0])
+    for operands in ((X, -1, 1.5), (X, lows, highs), (X, lows, 1), (X, -1.0, highs), (I, -5, 7), (I, np.int64(3), 200), (X > 0, False, True), (X, np.nan, 1), (X + 1j, 0, 2j)):  # fmt: skip
+        assert_same(row, operands)
+
+
+class Calls(torch.overrides.TorchFunctionMode):
+    """Names of the torch functions that are called."""
+
+    def __init__(self):
+        self.names = []
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if func.__name__ != "__get__":
+            self.names.append(func.__name__)
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize(
+    ("ufunc", "operands", "names"),
+    [
+        (np.add, (X, X), ["add"]),
+        (np.add, (X, 2), ["add"]),
+        (np.add, (2.5, X), ["add"]),
+        (np.subtract, (X, np.float32(2)), ["sub"]),
+        (np.divide, (X, 3), ["div"]),
+        (np.power, (X, 2), ["pow"]),
+        (np.power, (2, X), ["pow"]),
+        (np.maximum, (0.0, X), ["clamp"]),
+        (np.minimum, (X, X), ["minimum"]),
+        (np.floor_divide, (I, 3), ["floor_divide"]),
+        (np.remainder, (I, 3), ["remainder"]),
+        (np.less, (X, 0), ["lt"]),
+        (np.bitwise_and, (I, 7), ["bitwise_and"]),
+        (np.sqrt, (X,), ["sqrt"]),
+        (np.matmul, (X.T, X), ["matmul"]),
+        (np.add, (X, np.float64(2)), ["to", "add"]),
+        (np.divide, (I, 2), ["to", "div"]),
+        (np.add, (I, np.int16(2)), ["to", "add"]),
+    ],
+    ids=str,
+)
+def test_a_call_is_one_torch_function_where_one_will_do(ufunc, operands, names):
+    given = as_tensors(operands)
+    with Calls() as calls:
+        ufunc_twin(ROWS[ufunc], given, {})
+    assert calls.names == names
+
+
+def test_numbers_outside_a_dtype_are_compared_not_wrapped():
+    x = np.array([0, 7, 255], np.uint8)
+    for ufunc in (np.less, np.less_equal, np.greater, np.greater_equal, np.equal, np.not_equal):
+        for number in (-1, 256, 2**70, -(2**70)):
+            assert_same(ROWS[ufunc], (x, number))
+            assert_same(ROWS[ufunc], (number, x))
+
+
+def test_the_loop_is_numpys():
+    x = torch.zeros(3, dtype=torch.int8)
+    assert loop(np.add, (x, 2), {}) == ((torch.int8,) * 2, (torch.int8,))
+    assert loop(np.divide, (x, x), {}) == ((torch.float64,) * 2, (torch.float64,))
+    assert loop(np.sin, (x,), {}) == ((torch.float16,), (torch.float16,))
+    assert loop(np.less, (x, np.float32(1)), {}) == ((torch.float32,) * 2, (torch.bool,))
+    assert loop(np.add, (x, x), {"dtype": "f4"}) == ((torch.float32,) * 2, (torch.float32,))
+    with pytest.raises(Unsupported, match="longdouble|float128"):
+        loop(np.add, (x, np.longdouble(1)), {})
+    with pytest.raises(Unsupported, match="datetime64"):
+        loop(np.subtract, (np.array(["2020-01-01"], "M8[D]"), np.array(["2020-01-01"], "M8[D]")), {})
