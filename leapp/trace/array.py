@@ -723,6 +723,18 @@ def made_inside(array: Any) -> Any:
 
 
 @unwatched
+def from_tensor(tensor: torch.Tensor) -> Any:
+    """A traced tensor as an array over the same memory; torch's own error where NumPy has no such array."""
+    value: Value | None = getattr(tensor, "_leapp", None)
+    with no_hooks():
+        array = tensor.as_subclass(torch.Tensor).numpy()
+    if value is None:
+        return array
+    seen = Value(value.recording, value.fx, value.memory, 0, value.origin)
+    seen.buffer, seen.dynamic = value.buffer, value.dynamic
+    return wrapped(array, seen)
+
+
 def _indexed(array: TracedNpArray, index: Any) -> Any:
     base = plain_array(array)
     value = array._leapp or first_value((index,))

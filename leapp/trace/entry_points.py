@@ -75,6 +75,7 @@ def _put() -> None:
     for name in _CONSTRUCTORS:
         _wrap(np, name, _constructor)
     _wrap(np, "fromiter", _from_iterator)
+    _wrap(_Concatenator, "__getitem__", _in_brackets)
     for space in _NUMPY_SPACES:
         for name in space.__all__:
             if type(getattr(space, name, None)) is _FUNCTION:
@@ -209,6 +210,43 @@ def _of_lists(original: Any) -> Callable[..., Any]:
         )
 
     return wrapper
+
+
+def _in_brackets(original: Any) -> Callable[..., Any]:
+    """``np.r_`` and ``np.c_``: each item alone says which shape it takes, all together say the dtype."""
+
+    def wrapper(self: Any, key: Any) -> Any:
+        items = key if isinstance(key, tuple) else (key,)
+        value = _first_value(items)
+        if value is None:
+            result = original(self, key)
+            return result if type(result) is not np.ndarray or _open_node() is None else _array().made_inside(result)
+        recording = recording_of(value)
+        result = original(self, plain_deep(key))
+        if recording is None:
+            return result
+        if any(isinstance(each, str) for each in items) or type(result) is not np.ndarray:
+            recording.session.escapes.untraced("np.r_ with a directive", recording.name)
+            return result
+        parts = [_item(original, self, each, result.dtype) for each in items]
+        return _array().computed(_concatenate, (parts, self.axis), {}, result)
+
+    return wrapper
+
+
+def _item(original: Any, brackets: Any, item: Any, dtype: np.dtype[Any]) -> Any:
+    """One item between the brackets as the array that is concatenated."""
+    part = original(brackets, plain_deep(item))
+    value = _first_value((item,))
+    if value is None:
+        return part.astype(dtype)
+    given = _of_traced(_np_array, (item,), {}, value) if isinstance(item, (list, tuple)) else item
+    traced = given.reshape(part.shape)
+    return traced if part.dtype == dtype else traced.astype(dtype)
+
+
+_Concatenator: Final[Any] = type(np.r_).__bases__[0]
+_concatenate: Final = np.concatenate
 
 
 # --- math ----------------------------------------------------------------------------------------------------------

@@ -20,7 +20,8 @@ SPACES = (np, np.linalg, np.fft, math, cmath)
 
 
 def names_of():
-    return {(space.__name__, name): thing for space in SPACES for name, thing in vars(space).items()}
+    spaces = (*SPACES, *type(np.r_).__mro__[:2])
+    return {(space.__name__, name): thing for space in spaces for name, thing in vars(space).items()}
 
 
 CONSTRUCTORS = {
@@ -51,6 +52,11 @@ CONSTRUCTORS = {
     "mean of a list": lambda x: np.mean([x[0], x[1]]) * x,
     "norm of a list": lambda x: x / np.linalg.norm([x[0], x[1]]),
     "dot of lists": lambda x: np.dot([x[0], x[1]], [1.0, 2.0]) * x,
+    "r_ of numbers": lambda x: np.r_[x[0], 1.0, x[1]],
+    "r_ of arrays": lambda x: np.r_[x, x[0], 2, np.arange(2.0), 0:3, [x[1], 1]],
+    "r_ narrow": lambda x: np.r_[x, 1],
+    "c_": lambda x: np.c_[x, x * 2, np.ones(4)],
+    "c_ of rows": lambda x: np.c_[x.reshape(1, 4), [[x[0], 5]]],
     "zeros written": lambda x: written(np.zeros(3), x),
     "empty written": lambda x: written(np.empty(3, np.float32), x),
     "ones written": lambda x: written(np.ones(3), x) * x[0],
@@ -115,6 +121,38 @@ def test_views_keep_seeing_writes(record):
     first, second = np.float32([1, 2, 3]), np.float32([4, 5, 6])
     recorded = record(function, first.copy())
     np.testing.assert_array_equal(recorded(torch.from_numpy(second)).numpy(), [10, 5, 6])
+
+
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # torch's, untraced
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda t: np.asarray(t) * 2,
+        lambda t: np.asarray(t, dtype=np.float64),
+        lambda t: np.array(t),
+        lambda t: np.array([t[0], t[1], 1.0]),
+        lambda t: np.stack([np.asarray(t), np.asarray(t)]),
+        lambda t: np.full(2, t[1]),
+    ],
+)
+def test_tensors_as_arrays(record, function):
+    first, second = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([4.0, -5.0, 6.0])
+    expected = function(first.clone())
+    recorded = record(function, first.clone())
+    np.testing.assert_array_equal(plain_deep(recorded.result), expected, strict=True)
+    np.testing.assert_array_equal(recorded(second).numpy(), function(second))
+
+
+def test_an_array_over_a_tensor_sees_its_memory(record):
+    def function(t):
+        array = np.asarray(t)
+        array[0] = 7.0
+        t[1] = t[0] * 2
+        return array + 1
+
+    recorded = record(function, torch.tensor([1.0, 2.0, 3.0]))
+    np.testing.assert_array_equal(plain_deep(recorded.result), [8.0, 15.0, 4.0])
+    np.testing.assert_array_equal(recorded(torch.tensor([4.0, 5.0, 6.0])).numpy(), [8.0, 15.0, 7.0])
 
 
 def test_results_that_torch_cannot_hold_are_refused_by_name(x):
