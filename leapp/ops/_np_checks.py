@@ -56,7 +56,7 @@ def _same_bytes(expected: Any, actual: Any) -> bool:
 
 def _first(bad: Any) -> tuple[int, ...] | None:
     """Index of the first True; None where there is none."""
-    if not np.any(bad):
+    if not bad.any():
         return None
     return tuple(int(each) for each in np.unravel_index(int(np.argmax(bad)), np.shape(bad)))
 
@@ -119,11 +119,13 @@ class Ulp:
 
     NaN equals NaN only. An infinity is the number after the largest finite one. Complex numbers may be
     ``of_complex`` times eps of their absolute value apart, as a part that nearly cancels carries the error of the
-    whole; where a part is no finite number, each part counts for itself.
+    whole; where a part is no finite number, each part counts for itself. Those nearer to 0 than ``floor`` may be as far
+    apart as if they were there.
     """
 
     ulps: int
     of_complex: int = 6
+    floor: float = 0.0
     whole: ClassVar[bool] = False
 
     def wrong(self, expected: Any, actual: Any, call: Any, args: Any, kwargs: Any) -> tuple[int, ...] | None:
@@ -140,16 +142,16 @@ class Ulp:
         if _few_ulps(*parts, self.ulps):
             return None
         bad = _far(*parts, self.ulps)
-        return _first(_far_complex(expected, actual, bad, self.of_complex) if is_complex else bad)
+        return _first(_far_complex(expected, actual, bad, self.of_complex, self.floor) if is_complex else bad)
 
 
-def _far_complex(expected: Any, actual: Any, far_parts: Any, times: int) -> Any:
+def _far_complex(expected: Any, actual: Any, far_parts: Any, times: int, floor: float) -> Any:
     """Where complex numbers are more than so many times eps of their absolute value apart."""
     limits = np.finfo(expected.dtype)
     wide = np.asarray(expected, np.complex128)
     with np.errstate(all="ignore"):
         apart = np.abs(actual - wide)
-        near = apart <= times * (np.abs(wide) * float(limits.eps) + float(limits.smallest_subnormal))
+        near = apart <= times * (np.maximum(np.abs(wide), floor) * float(limits.eps) + float(limits.smallest_subnormal))
     return far_parts.any(axis=-1) & ~near
 
 
@@ -209,7 +211,7 @@ class Accumulated:
         if _same_bytes(expected, actual) or _few_ulps(_reals(expected), _reals(actual), 2):
             return None
         bad = _unequal(expected, actual)
-        if not np.any(bad):
+        if not bad.any():
             return None
         limits = np.finfo(expected.dtype)
         with np.errstate(all="ignore"):
@@ -250,7 +252,7 @@ class Scaled:
         if _same_bytes(expected, actual) or _few_ulps(_reals(expected), _reals(actual), 2):
             return None
         bad = _unequal(expected, actual)
-        if not np.any(bad):
+        if not bad.any():
             return None
         limits = np.finfo(expected.dtype)
         wide = np.promote_types(expected.dtype, np.float64)

@@ -87,7 +87,7 @@ def _number_for(kind: Any, dtype: np.dtype[Any]) -> Callable[[Any], Any]:
     if dtype.kind in "iu":
         return int
     if dtype.kind == "c":
-        return lambda value: complex(dtype.type(value))
+        return lambda value: complex(dtype.type(value)) if np.isfinite(value) else tensor(np.asarray(value, dtype))
     if dtype == np.float16:  # torch would compute with the number as it is
         return lambda value: float(np.float16(value))
     if issubclass(kind, int | np.integer):

@@ -38,9 +38,10 @@ if TYPE_CHECKING:
 MOST_STEPS: Final = 256
 """Longest axis along which elements are taken one after the other: each is a call in the graph."""
 
-_TWINS: Final[dict[Any, Any]] = {
-    row.numpy: row.twin for group in numpy_reductions.GROUPS for row in group.rows if isinstance(row, Op)
+_TWINS: Final[dict[str, Any]] = {
+    row.numpy.__name__: row.twin for group in numpy_reductions.GROUPS for row in group.rows if isinstance(row, Op)
 }
+"""By name, as functions of NumPy's are wrapped while a session runs."""
 _NONE: Final[Any] = np._NoValue
 
 _IN_ANY_ORDER: Final = frozenset({
@@ -104,11 +105,11 @@ def _reduce(
     dtype = None if dtype is None else number(dtype, "dtype")
     ufunc = row.numpy
     if ufunc in {np.add, np.multiply}:
-        twin = _TWINS[np.sum if ufunc is np.add else np.prod]
+        twin = _TWINS["sum" if ufunc is np.add else "prod"]
         return twin(x, axis=axis, dtype=dtype, keepdims=keepdims, initial=initial, where=where)
     result = _result_dtype(row, x, dtype)
     if ufunc in {np.logical_and, np.logical_or} and not_given(initial):
-        twin = _TWINS[np.all if ufunc is np.logical_and else np.any]
+        twin = _TWINS["all" if ufunc is np.logical_and else "any"]
         return cast(twin(x, axis=axis, keepdims=keepdims, where=where), result)
     x = cast(x, result)
     if ufunc in _EXTREMES and not x.dtype.is_complex:
@@ -119,7 +120,7 @@ def _reduce(
     return _folded(row, x, axes(axis, x.ndim), keepdims, initial, where)
 
 
-_EXTREMES: Final[dict[Any, Any]] = {np.maximum: np.max, np.minimum: np.min, np.fmax: np.max, np.fmin: np.min}
+_EXTREMES: Final[dict[Any, str]] = {np.maximum: "max", np.minimum: "min", np.fmax: "max", np.fmin: "min"}
 
 
 def _known_extreme(ufunc: Any, x: Any, axis: Any, keepdims: Any, initial: Any, where: Any) -> Any:
@@ -137,7 +138,7 @@ def _known_extreme(ufunc: Any, x: Any, axis: Any, keepdims: Any, initial: Any, w
 
 
 def _nan_where_all(found: Any, missing: Any, axis: Any, keepdims: Any, where: Any) -> Any:
-    return torch.where(_TWINS[np.all](missing, axis=axis, keepdims=keepdims, where=where), torch.nan, found)
+    return torch.where(_TWINS["all"](missing, axis=axis, keepdims=keepdims, where=where), torch.nan, found)
 
 
 def _lined_up(x: Any, along: tuple[int, ...]) -> tuple[Any, list[int]]:
@@ -214,7 +215,7 @@ def _accumulate(row: Op, array: Any, axis: Any = 0, dtype: Any = None, out: Any 
     dtype = None if dtype is None else number(dtype, "dtype")
     if ufunc in {np.add, np.multiply}:
         result = numpy_dtype(_result_dtype(row, x, dtype))
-        return _TWINS[np.cumsum if ufunc is np.add else np.cumprod](x, axis=axis, dtype=result)
+        return _TWINS["cumsum" if ufunc is np.add else "cumprod"](x, axis=axis, dtype=result)
     x = cast(x, _result_dtype(row, x, dtype))
     if ufunc in _RUNNING and not x.dtype.is_complex:
         return reordered(_RUNNING[ufunc](ordered(x), axis)[0], x.dtype)

@@ -78,7 +78,7 @@ def reciprocal(x: Any) -> Any:
     Of complex numbers: NaN for 0, where torch gives an infinite real part.
     """
     if x.dtype.is_complex:
-        return torch.where(torch.eq(x, 0), complex(math.nan, math.nan), torch.reciprocal(x))
+        return torch.where(torch.eq(x, 0), no_number(x), torch.reciprocal(x))
     inverse = torch.where(x == 1, 1, 0)
     if x.dtype.is_signed:
         inverse = torch.where(x == -1, -1, inverse)
@@ -235,17 +235,30 @@ def cbrt(x: Any) -> Any:
 
 def complex_power(a: Any, b: Any) -> Any:
     """Anything to the power 0 is 1; 0 gives 0 for powers with a positive real part, and NaN for all others."""
-    base_zero, nan = torch.eq(a, 0) if is_tensor(a) else a == 0, complex(math.nan, math.nan)
     power = torch.pow(a, b)
     if not is_tensor(b):
         if b == 0:
             return torch.ones_like(power)
-        return torch.where(base_zero, 0 if b.real > 0 else nan, power)
-    if is_tensor(a):
-        power = torch.where(base_zero, torch.where(torch.real(b) > 0, 0, torch.full_like(power, nan)), power)
-    elif base_zero:
-        power = torch.where(torch.real(b) > 0, 0, torch.full_like(power, nan))
+        return torch.where(torch.eq(a, 0), 0 if b.real > 0 else no_number(power), power)
+    if is_tensor(a) or a == 0:
+        of_zero = torch.where(torch.real(b) > 0, 0, no_number(power))
+        power = torch.where(torch.eq(a, 0), of_zero, power) if is_tensor(a) else of_zero
     return torch.where(torch.eq(b, 0), 1, power)
+
+
+def no_number(x: Any) -> Any:
+    """NaN in both parts; a graph has no word for it."""
+    return torch.mul(x, math.nan)
+
+
+def never(x: Any) -> Any:
+    """No integer is infinite or NaN."""
+    return torch.zeros_like(x, dtype=torch.bool)
+
+
+def always(x: Any) -> Any:
+    """Every integer is finite."""
+    return torch.ones_like(x, dtype=torch.bool)
 
 
 # Bits

@@ -50,6 +50,8 @@ def _larger(a: Any, b: Any, **_: Any) -> Any:
 _FUNCTION: Final = Ulp(4)
 _POWER: Final = Ulp(4, of_complex=500)
 """NumPy multiplies for complex numbers to small whole powers; the error of both grows with the power."""
+_LOG1P: Final = Ulp(4, floor=1.0)
+"""NumPy adds the 1 to complex numbers as it stands, and loses what is small."""
 _ROUNDED: Final = Ulp(0)
 """Real numbers exactly; parts of complex ones are rounded more than once."""
 _PRODUCT: Final = Accumulated(2, terms=_contracted)
@@ -137,7 +139,7 @@ _FUNCTIONS: Final = _group(
     _of_each(np.log, direct=torch.log, check=_FUNCTION),
     _of_each(np.log2, direct=torch.log2, check=_FUNCTION),
     _of_each(np.log10, direct=torch.log10, check=_FUNCTION),
-    _of_each(np.log1p, direct=torch.log1p, check=_FUNCTION),
+    _of_each(np.log1p, direct=torch.log1p, check=_LOG1P),
     _of_each(np.logaddexp, direct=torch.logaddexp, check=_LOG_OF_SUM),
     _of_each(np.logaddexp2, direct=torch.logaddexp2, check=_LOG_OF_SUM),
     _of_each(np.sin, direct=torch.sin, check=_FUNCTION),
@@ -188,9 +190,9 @@ _LOGIC: Final = _group(
     _of_each(np.logical_or, direct=torch.logical_or, bits=True),
     _of_each(np.logical_xor, direct=torch.logical_xor, bits=True),
     _of_each(np.logical_not, direct=torch.logical_not, bits=True),
-    _of_each(np.isnan, direct=torch.isnan, bits=True),
-    _of_each(np.isinf, direct=torch.isinf, bits=True),
-    _of_each(np.isfinite, direct=torch.isfinite, bits=True),
+    _of_each(np.isnan, direct=torch.isnan, kinds="fc", twin=twins.never, bits=True),
+    _of_each(np.isinf, direct=torch.isinf, kinds="fc", twin=twins.never, bits=True),
+    _of_each(np.isfinite, direct=torch.isfinite, kinds="fc", twin=twins.always, bits=True),
 )
 
 _BITS: Final = _group(

@@ -90,6 +90,13 @@ def test_ulp_of_complex_numbers_follows_their_size(dtype):
     assert wrong(Ulp(2), dtype(1 + 1j), dtype(2)) == ()
 
 
+def test_ulp_of_small_complex_numbers_may_have_a_floor():
+    eps = np.finfo(np.complex128).eps
+    assert wrong(Ulp(2, floor=1.0), [1e-9 + 0j], [1e-9 + 4j * eps]) is None
+    assert wrong(Ulp(2, floor=1.0), [1e-9 + 0j], [1e-9 + 9j * eps]) == (0,)
+    assert wrong(Ulp(2), [1e-9 + 0j], [1e-9 + 4j * eps]) == (0,)
+
+
 def test_accumulated_bounds_by_the_sum_of_absolute_values():
     x = np.array([[1e6, 1.0, -1e6], [1.0, 2.0, 3.0]], np.float32)
     expected = np.sum(x, axis=1)
