@@ -457,6 +457,34 @@ def _multi_dot(arrays: Any, *, out: Any = None) -> Any:
     return made
 
 
+def _lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
+    (a, b), result, real = _doubled(a, b)
+    rows, columns = shape_of(a)
+    if not rows or not columns or 0 in shape_of(b):
+        raise Unsupported("there is nothing to solve")
+    if rcond is None:
+        rcond = torch.finfo(torch.float64).eps * max(rows, columns)
+    right = torch.unsqueeze(b, 1) if b.ndim == 1 else b
+    u, values, vh = torch.linalg.svd(a, False)
+    large = torch.gt(values, torch.mul(values[0], number(rcond, "rcond")))
+    scale = torch.where(large, torch.reciprocal(values), torch.zeros_like(values))
+    inside = torch.mul(torch.unsqueeze(scale, 1), torch.matmul(_conjugate_of(u), right))
+    x = torch.matmul(_conjugate_of(vh), inside)
+    if rows > columns:
+        left = torch.abs(torch.sub(right, torch.matmul(a, x)))
+        squares = torch.sum(torch.mul(left, left), 0)
+    else:
+        squares = values[:0]
+    rank = torch.sum(large, dtype=torch.int32)
+    x = torch.squeeze(x, 1) if b.ndim == 1 else x
+    return cast(x, result), cast(squares, real), rank, cast(values, real)
+
+
+def _conjugate_of(a: Any) -> Any:
+    turned = torch.transpose(a, -2, -1)
+    return torch.conj_physical(turned) if turned.dtype.is_complex else turned
+
+
 def _tensorinv(a: Any, ind: int = 2) -> Any:
     a = tensor(a)
     shape = shape_of(a)
@@ -652,6 +680,32 @@ def _cond_error(args: Any, kwargs: Any, results: Any) -> float:
     return _violation(apart[..., None, None], 1.0, results[0])
 
 
+def _lstsq_error(args: Any, kwargs: Any, results: Any) -> float:
+    """What is left must be at right angles to all columns, the answer in the space of the rows."""
+    a, b = (_wide(each) for each in (*args, *(kwargs[each] for each in ("a", "b") if each in kwargs))[:2])
+    x, squares, rank, values = (_wide(each) for each in results)
+    x, b = (each[:, None] if each.ndim == 1 else each for each in (x, b))
+    *_, kept, singular = np.linalg.lstsq(*args, **kwargs)
+    left = b - a @ x
+    size = _length(a) * (_length(a) * _length(x) + _length(b))
+    found = [
+        _violation(_adjoint(a) @ left, size, results[0]),
+        _violation((values - singular)[:, None], _length(a), results[3]),
+        0.0 if rank == kept else np.inf,
+    ]
+    if kept == len(singular):
+        # Of rank-deficient matrices only the shortest of all answers is right: NumPy's.
+        size = _length(x) * singular[0] / singular[-1] + _length(b) / singular[-1] * singular[0] / singular[-1]
+    else:
+        size = _length(x) * singular[0] / singular[kept - 1] if kept else 1.0
+    theirs = np.linalg.lstsq(*args, **kwargs)[0]
+    found.append(_violation(x - (theirs[:, None] if theirs.ndim == 1 else theirs), size, results[0]))
+    if squares.size:
+        exact = np.sum(np.abs(left) ** 2, axis=0)
+        found.append(_violation((squares - exact)[:, None], np.sum(np.abs(b) ** 2), results[1]))
+    return max(found)
+
+
 def _tensorinv_error(args: Any, kwargs: Any, results: Any) -> float:
     a = _wide(args[0] if args else kwargs["a"])
     ind = args[1] if len(args) > 1 else kwargs.get("ind", 2)
@@ -740,6 +794,12 @@ _OF_MATRICES: Final = (
     Op(np.linalg.eigvalsh, twin=_eigvalsh, check=Scaled(8.0, _rows)),
     Op(np.linalg.eig, twin=_eig, check=Residual(_eig_error), note=SIGNS),
     Op(np.linalg.eigvals, twin=_eigvals, check=Residual(_eigvals_error)),
+    Op(
+        np.linalg.lstsq,
+        twin=_lstsq,
+        check=Residual(_lstsq_error),
+        note="sums of squares are given also where the rank is too low: their number would follow the data",
+    ),
     Op(np.linalg.matrix_power, twin=_matrix_power, check=Accumulated(8.0, sizes=_power_size)),
     Op(np.linalg.matrix_rank, twin=_matrix_rank),
     Op(np.linalg.multi_dot, twin=_multi_dot, check=Accumulated(4.0, _of_parts, _multi_dot_size)),

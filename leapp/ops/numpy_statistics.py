@@ -12,18 +12,22 @@ import numpy as np
 import torch
 
 from leapp.ops._np_apply import add, divide, multiply, subtract
-from leapp.ops._np_checks import Accumulated, Residual
+from leapp.ops._np_checks import Accumulated, Residual, Ulp
 from leapp.ops._np_row import Group, Op, Unsupported
 from leapp.ops._np_twin import axes as counted
 from leapp.ops._np_twin import (
     cast,
+    holds_tensor,
     inexact,
     is_tensor,
     not_given,
     number,
+    numpy_dtype,
+    ordered,
     result_dtype,
     shape_of,
     tensor,
+    together,
     torch_dtype,
     widened,
 )
@@ -217,7 +221,7 @@ def _quantiles(
         raise Unsupported("weights")
     weak = type(q) in (int, float)
     if is_tensor(q) or not isinstance(q, (np.ndarray, np.generic, int, float)):
-        q = tensor(q) if is_tensor(q) or _holds_tensor(q) else np.asarray(q)
+        q = tensor(q) if is_tensor(q) or holds_tensor(q) else np.asarray(q)
     if percent:
         q = divide(q, 100) if is_tensor(q) else np.asarray(np.true_divide(q, 100))
     q = q if is_tensor(q) else np.asarray(q)
@@ -229,10 +233,6 @@ def _quantiles(
     if is_tensor(q):
         return _of_unknown(data, q, _METHODS[method])
     return _of_known(data, q, method, weak)
-
-
-def _holds_tensor(things: Any) -> bool:
-    return any(is_tensor(each) for each in things)
 
 
 def _of_known(data: _Sorted, q: Any, name: str, weak: bool) -> Any:
@@ -500,6 +500,156 @@ def _observations(args: Any, kwargs: Any, expected: Any) -> float:
     return float(np.size(args[0] if args else kwargs["m"]))
 
 
+# ---------------------------------------------------------------------------------------------------------------
+# Histograms
+
+
+def _histogram(a: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None) -> Any:
+    _no_weights(weights)
+    a = _line_of_numbers(a)
+    edges = _edges(a, bins, range)
+    if _is_count(bins):
+        a = cast(a, edges.dtype)
+    counts = _counts(a, edges)
+    if not density:
+        return counts, edges
+    widths = cast(torch.diff(edges), torch.float64)
+    return torch.div(torch.div(cast(counts, torch.float64), widths), torch.sum(counts)), edges
+
+
+def _histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> Any:
+    del weights
+    return _edges(_line_of_numbers(a), bins, range)
+
+
+def _no_weights(weights: Any) -> None:
+    if weights is not None:
+        raise Unsupported("weights")
+
+
+def _line_of_numbers(a: Any) -> Any:
+    a = torch.reshape(tensor(a), (-1,))
+    return cast(a, torch.uint8) if a.dtype == torch.bool else a
+
+
+def _is_count(bins: Any) -> bool:
+    """Whether the edges are to be computed. Raises Unsupported where the number of bins follows the data."""
+    if isinstance(bins, str):
+        raise Unsupported("the number of bins follows the data")
+    if is_tensor(bins) or holds_tensor(bins):
+        if not is_tensor(bins) or bins.ndim:
+            return False
+        raise Unsupported("the number of bins follows the data")
+    return np.ndim(bins) == 0
+
+
+def _edges(a: Any, bins: Any, range: Any) -> Any:
+    """Edges of bins: given, of equal widths in a range, or of equal widths between the least and the greatest."""
+    if not _is_count(bins):
+        return tensor(bins)
+    of = numpy_dtype(a.dtype)
+    if range is not None and not holds_tensor(range):
+        return tensor(np.histogram_bin_edges(np.empty(0, of), bins, tuple(range)))
+    if range is not None:
+        raise Unsupported("a range that follows the data")
+    if not shape_of(a)[0]:
+        return tensor(np.histogram_bin_edges(np.empty(0, of), bins))
+    return _even_edges(a, int(bins), np.result_type(of, float) if of.kind in "iu" else of)
+
+
+def _even_edges(a: Any, bins: int, into: np.dtype[Any]) -> Any:
+    """As ``np.linspace`` from the least to the greatest element, or around the only one."""
+    ordered_ones = widened(a)
+    first, last = (cast(each, torch_dtype(into)) for each in (torch.amin(ordered_ones), torch.amax(ordered_ones)))
+    single = torch.eq(first, last)
+    first, last = torch.where(single, torch.sub(first, 0.5), first), torch.where(single, torch.add(last, 0.5), last)
+    step = torch.div(torch.sub(last, first), bins)
+    places = tensor(np.arange(bins, dtype=into))
+    return torch.cat([torch.add(torch.mul(places, step), first), torch.reshape(last, (1,))])
+
+
+def _counts(a: Any, edges: Any) -> Any:
+    """How many elements lie from each edge to before the next; the last bin holds its upper edge as well."""
+    values, edges = together(a, edges)
+    values, edges = ordered(values), ordered(edges)
+    none = values[:0]
+    if values.dtype.is_floating_point:
+        missing = torch.isnan(values)
+        values = torch.where(missing, torch.full_like(values, np.inf), values)
+        none = torch.sum(torch.logical_not(missing))
+    values = torch.sort(values)[0]
+    last = shape_of(edges)[0] - 1
+    below = torch.bucketize(edges[:last], values)
+    upto = torch.bucketize(edges[last:], values, right=True)
+    if values.dtype.is_floating_point:
+        upto = torch.minimum(upto, none)
+    return torch.diff(torch.cat([below, upto]))
+
+
+_range = range
+
+
+def _histogramdd(sample: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None) -> Any:
+    if is_tensor(sample) and sample.ndim == 2:
+        columns = [sample[:, each] for each in _range(shape_of(sample)[1])]
+    else:
+        columns = list(torch.unbind(tensor(sample))) if is_tensor(sample) else [tensor(each) for each in sample]
+        columns = together(*columns)
+    return _of_columns(columns, bins, range, density, weights)
+
+
+def _histogram2d(x: Any, y: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None) -> Any:
+    several = hasattr(bins, "__len__") or (is_tensor(bins) and bins.ndim)
+    if several and len(bins) not in (1, 2):
+        bins = [bins, bins]
+    made, (of_x, of_y) = _of_columns(together(x, y), bins, range, density, weights)
+    return made, of_x, of_y
+
+
+def _of_columns(columns: list[Any], bins: Any, range: Any, density: Any, weights: Any) -> Any:
+    _no_weights(weights)
+    if not hasattr(bins, "__len__"):
+        bins = [bins] * len(columns)
+    ranges = [None] * len(columns) if range is None else range
+    edges = [_column_edges(*each) for each in zip(columns, bins, ranges, strict=True)]
+    place: Any = None
+    sizes = [shape_of(each)[0] + 1 for each in edges]
+    for column, of, size in zip(columns, edges, sizes, strict=True):
+        value, limits = (ordered(each) for each in together(column, of))
+        at = torch.bucketize(value, limits, right=True)
+        at = torch.sub(at, cast(torch.eq(value, limits[size - 2]), torch.int64))
+        place = at if place is None else torch.add(torch.mul(place, size), at)
+    empty = tensor(np.zeros(int(np.prod(sizes)), np.int64))
+    counts = torch.scatter_add(empty, 0, place, torch.ones_like(place))
+    made = cast(torch.reshape(counts, tuple(sizes)), torch.float64)
+    made = made[tuple(slice(1, size - 1) for size in sizes)]
+    if density:
+        total = torch.sum(made)
+        for axis, of in enumerate(edges):
+            made = divide(made, torch.reshape(torch.diff(of), (-1,) + (1,) * (len(edges) - axis - 1)))
+        made = torch.div(made, total)
+    return made, edges
+
+
+def _column_edges(column: Any, bins: Any, range: Any) -> Any:
+    if _is_count(bins):
+        if range is not None and not holds_tensor(range):
+            return tensor(np.histogramdd(np.empty((0, 1)), [bins], [range])[1][0])
+        if range is not None:
+            raise Unsupported("a range that follows the data")
+        if not shape_of(column)[0]:
+            return tensor(np.linspace(0, 1, int(bins) + 1))
+        column = cast(column, torch.uint8) if column.dtype == torch.bool else column
+        return _even_edges(column, int(bins), _linspace_dtype(column))
+    return tensor(bins)
+
+
+def _linspace_dtype(column: Any) -> np.dtype[Any]:
+    one = numpy_dtype(column.dtype).type(1)
+    found: np.dtype[Any] = np.linspace(one, one, 2).dtype
+    return found
+
+
 GROUPS: Final[tuple[Group, ...]] = (
     Group(
         "Order statistics",
@@ -517,6 +667,15 @@ GROUPS: Final[tuple[Group, ...]] = (
         (
             Op(np.cov, twin=_cov, check=Accumulated(4.0, _observations, _cov_size)),
             Op(np.corrcoef, twin=_corrcoef, check=Residual(_corrcoef_error)),
+        ),
+    ),
+    Group(
+        "Histograms",
+        (
+            Op(np.histogram, twin=_histogram, check=Ulp(2)),
+            Op(np.histogram_bin_edges, twin=_histogram_bin_edges, check=Ulp(2)),
+            Op(np.histogram2d, twin=_histogram2d, check=Ulp(2)),
+            Op(np.histogramdd, twin=_histogramdd, check=Ulp(2)),
         ),
     ),
 )

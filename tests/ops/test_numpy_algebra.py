@@ -379,3 +379,13 @@ def test_a_wrong_result_is_told(function, args):
             assert row.check.wrong(results, tuple(changed), function, args, {}) is not None
         else:
             assert row.check.wrong(np.asarray(results[place]), changed[place], function, args, {}) is not None
+
+
+@pytest.mark.parametrize("dtype", ["int64", *INEXACT])
+def test_lstsq(dtype):
+    for shape, right in [((6, 3), (6,)), ((6, 3), (6, 2)), ((3, 3), (3,)), ((3, 5), (3, 2))]:
+        for a in layouts(random(*shape, dtype=dtype)):
+            check(np.linalg.lstsq, a, random(*right, dtype=dtype))
+            check(np.linalg.lstsq, a, random(*right), rcond=1e-3)
+    check(np.linalg.lstsq, np.ones((3, 4), dtype), random(3, dtype=dtype))
+    check(np.linalg.lstsq, 1 / (1 + np.arange(8) + np.arange(6)[:, None]), random(6))

@@ -149,3 +149,45 @@ def test_a_wrong_covariance_is_told(function):
     wrong = right * (1 + 1e-9)
     given = ((right,), (wrong,)) if row.check.whole else (right, wrong)
     assert row.check.wrong(*given, function, (x,), {}) is not None
+
+
+@pytest.mark.parametrize("dtype", REAL)
+def test_histogram(dtype):
+    for a in (random(40, dtype=dtype), random(5, 8, dtype=dtype).T, random(1, dtype=dtype), random(0, dtype=dtype), np.ones(5, dtype)):  # fmt: skip
+        for words in (
+            {}, {"bins": 3}, {"bins": 7, "range": (-1, 2.5)}, {"bins": 4, "range": (0, 4)}, {"bins": [-2, 0, 1, 1, 5]}, {"bins": Plain(np.array([0.0, 0.5, 3]))},
+            {"bins": np.array([0.0, 0.5, 3, np.inf])}, {"range": (0, 1), "density": True}, {"bins": [0, 1, 6.0], "density": True}, {"bins": np.int64(4), "density": True},
+        ):  # fmt: skip
+            check(np.histogram, a, **words)
+            words.pop("density", None)
+            check(np.histogram_bin_edges, a, **words)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_histogram_of_nan(dtype):
+    a = random(60, dtype=dtype, nan=True)
+    a[3], a[7] = np.inf, -np.inf
+    for words in ({"range": (-2, 2)}, {"bins": [-1, 0.5, 2]}, {"bins": [-1, 0.5, np.inf]}, {"bins": Plain(np.array([-np.inf, 0, 1]))}):  # fmt: skip
+        check(np.histogram, a, **words)
+
+
+@pytest.mark.parametrize("dtype", [each for each in REAL if each != "bool"])
+def test_histograms_of_several_columns(dtype):
+    x, y = random(30, dtype=dtype), random(30, dtype=dtype, seed=1)
+    for words in ({}, {"bins": 4}, {"bins": (3, 5)}, {"bins": [[-1, 0, 2, 5], 4]}, {"bins": np.array([-2.0, 0, 1, 4])}, {"bins": 3, "range": [[-1, 3], [0, 2]]}, {"bins": 3, "density": True}):  # fmt: skip
+        check(np.histogram2d, x, y, **words)
+    check(np.histogramdd, random(30, 3, dtype=dtype), bins=3)
+    check(np.histogramdd, random(30, 3, dtype=dtype), bins=(2, [0, 1.5, 3], 4), density=True)
+    check(np.histogramdd, [x, y], bins=3)
+    check(np.histogramdd, (x, y), range=[(-1, 1), None])
+
+
+def test_what_has_no_twin():
+    a = torch.arange(5.0)
+    rows = numpy_twins.rows(GROUPS)
+    for function, words, text in (
+        (np.histogram, {"bins": "auto"}, "number of bins"), (np.histogram, {"weights": a}, "weights"), (np.histogram, {"range": (a[0], a[1])}, "range"),
+        (np.quantile, {"q": 0.5, "weights": a, "method": "inverted_cdf"}, "weights"), (np.median, {}, "complex"),
+    ):  # fmt: skip
+        with pytest.raises(Unsupported, match=text):
+            rows[function].twin(a + 1j if text == "complex" else a, **words)
