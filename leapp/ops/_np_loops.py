@@ -8,7 +8,7 @@ Python numbers) is asked of NumPy and is written down nowhere here.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import torch
@@ -120,9 +120,7 @@ def _converter(row: Op, place: int, kind: Any, dtype: np.dtype[Any]) -> Callable
     exact = torch_dtype(dtype)
     computing = _computing(row, dtype)
     if isinstance(kind, type):
-        if (place in row.numbers or (row.commutes and 1 - place in row.numbers)) and not (
-            row.ordered and dtype.kind == "c"
-        ):
+        if _takes_number(row, place) and not (row.ordered and dtype.kind == "c"):
             if exact is torch.uint64:
                 turned = _HIGHEST_BIT if row.ordered else 0
                 return lambda value: int(np.uint64(value).astype(np.int64)) ^ turned
@@ -175,7 +173,19 @@ def _function(row: Op, given: Sequence[np.dtype[Any]]) -> Callable[..., Any]:
     raise Unsupported(f"torch computes no {name} of {dtype.name}")
 
 
-def _plan(row: Op, kinds: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[[Sequence[Any]], Any]:
+class Plan(NamedTuple):
+    """How a call of a ufunc on operands of certain kinds is made."""
+
+    call: Callable[[Sequence[Any]], Any]
+    by_value: bool
+    """Whether what is called depends on the value of a number, or has several results."""
+    converted: tuple[tuple[int, Callable[[Any], Any]], ...]
+    """The positions of operands of other kinds than torch's function takes, and the way there."""
+    swapped: bool
+    """Whether torch's function takes its two operands the other way round."""
+
+
+def _plan(row: Op, kinds: Sequence[Any], kwargs: Mapping[str, Any]) -> Plan:
     """How a call of a ufunc on operands of these kinds is made."""
     ufunc: np.ufunc = row.numpy  # type: ignore[assignment]
     given, made = _numpy_loop(ufunc, kinds, kwargs)
@@ -205,10 +215,20 @@ def _plan(row: Op, kinds: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[
             return tuple(cast(each, dtype) for each, dtype in zip(value, results, strict=True))
         return cast(value, result) if back is None else back[1](value)
 
-    return careful if converted or swapped or ranged is not None or len(results) > 1 else plain
+    call = careful if converted or swapped or ranged is not None or len(results) > 1 else plain
+    return Plan(call, ranged is not None or len(results) > 1, converted, swapped)
 
 
-_plans: Final[dict[Any, Callable[[Sequence[Any]], Any]]] = {}
+def _takes_number(row: Op, place: int) -> bool:
+    return place in row.numbers or (row.commutes and 1 - place in row.numbers)
+
+
+def plan_of(row: Op, operands: Sequence[Any]) -> Plan | None:
+    """How a call without keywords was made, once it was."""
+    return _plans.get((row.numpy, *map(_kind, operands)))
+
+
+_plans: Final[dict[Any, Plan]] = {}
 
 
 def ufunc_twin(row: Op, operands: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -230,7 +250,7 @@ def ufunc_twin(row: Op, operands: Sequence[Any], kwargs: Mapping[str, Any]) -> A
     plan = _plans.get(key)
     if plan is None:
         plan = _plans[key] = _plan(row, key[1:], kwargs)
-    return plan(operands)
+    return plan.call(operands)
 
 
 def _array(operand: Any) -> Any:
@@ -252,7 +272,7 @@ def _with_keywords(row: Op, operands: Sequence[Any], key: tuple[Any, ...], kwarg
     plan = _plans.get(keyed)
     if plan is None:
         plan = _plans[keyed] = _plan(row, key[1:], choice)
-    value = _along_axes(plan, operands, rest) if rest else plan(operands)
+    value = _along_axes(plan.call, operands, rest) if rest else plan.call(operands)
     return _written(value, outs, where)
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import operator
 import weakref
-from typing import TYPE_CHECKING, Any, Final
+from threading import get_ident as _thread
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import torch
@@ -16,14 +17,16 @@ import torch
 from leapp.errors import TwinDisagreesError, UnrecordableOpError, WrongThreadError
 from leapp.ops import _np_twin, numpy_indexing, numpy_ufuncs
 from leapp.ops._np_checks import EXACT
+from leapp.ops._np_loops import plan_of
 from leapp.ops._np_row import SAMPLE_ABOVE, SAMPLE_SIZE, NoTwin, Op, Unsupported
 from leapp.ops.numpy_table import row_of
 from leapp.ops.numpy_ufuncs import ufunc_twin
+from leapp.ops.torch_table import row_of as torch_row_of
 from leapp.trace._arrays import from_numpy, has_torch_dtype, owner_of, tensor_of
 from leapp.trace._lineage import Value, register_wrapper
 from leapp.trace._twins import Handle, Tape
 from leapp.trace.constants import no_hooks
-from leapp.trace.made import unwatched
+from leapp.trace.made import pause, resume, unwatched, watched
 from leapp.trace.recorder import NO_MEMORY, OpInfo
 from leapp.trace.scalar import SCALARS, heard, plain_scalar, traced_scalar
 from leapp.trace.source import caller
@@ -52,7 +55,15 @@ class TracedNpArray(np.ndarray[Any, Any]):
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         """Run and record a ufunc."""
         heard()
-        return array_ufunc(self, ufunc, method, *inputs, **kwargs)
+        before = pause()
+        try:
+            if method == "__call__" and not kwargs:
+                found = _shortly(ufunc, inputs)
+                if found is not NotImplemented:
+                    return found
+            return array_ufunc(self, ufunc, method, *inputs, **kwargs)
+        finally:
+            resume(before)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         """Run and record a function."""
@@ -560,7 +571,152 @@ def _ufunc(call: _Call, ufunc: Any, inputs: Any, given: Any, keywords: Any, resu
     made = _run_twin(call, ufunc.__name__, lambda: ufunc_twin(row, operands, keywords))
     if made is None:
         return result
+    if not keywords:
+        _note_short(row, operands, given, made)
     return _finish(_Checker(call, ufunc.__name__, row.check, ufunc, tuple(given), keywords), result, made)
+
+
+# --- the short way --------------------------------------------------------------------------------------------------
+
+
+class _Short(NamedTuple):
+    """A call of a ufunc that is one torch function of the same operands."""
+
+    target: Any
+    name: str
+    dtype: torch.dtype
+    check: Check
+    numbers: tuple[tuple[int, Callable[[Any], Any]], ...]
+    swapped: bool
+
+
+_short: Final[dict[tuple[Any, ...], _Short | None]] = {}
+"""By ufunc, and dtype or class of each operand. Most calls of most programs are among the few that come again."""
+
+
+def _shortly(ufunc: Any, inputs: tuple[Any, ...]) -> Any:
+    """Run and record a call of which another with operands of the same kinds was recorded the long way.
+
+    Gives NotImplemented for any other, and where the long way has something to look at: it does the same, and more.
+    """
+    key, given, nodes = [ufunc], [], []
+    recording: Recording | None = None
+    plain_arrays = False
+    for each in inputs:
+        kind = type(each)
+        if kind is TracedNpArray:
+            value, array = each._leapp, each._plain
+            if value is None or array is None or value.stale_since is not None or value.dynamic:
+                return NotImplemented
+            owner = value.recording
+            if owner is not recording:
+                if recording is not None or owner is None or not owner.open or owner.thread != _thread():
+                    return NotImplemented
+                recording = owner
+            key.append(array.dtype)
+            given.append(array)
+            nodes.append(value.fx)
+        elif kind is np.ndarray:
+            plain_arrays = True
+            key.append(each.dtype)
+            given.append(each)
+            nodes.append(None)
+        else:
+            key.append(kind)
+            given.append(each)
+            nodes.append(each)
+    short = _short.get(tuple(key))
+    if short is None or recording is None:
+        return NotImplemented
+    if plain_arrays:
+        for index, each in enumerate(nodes):
+            if each is None:
+                constant = recording.short_constant(given[index])
+                if constant is None:
+                    return NotImplemented
+                nodes[index] = constant
+    result = ufunc(*given)
+    numbers = given
+    if short.numbers:
+        numbers = given.copy()
+        for index, convert in short.numbers:
+            numbers[index] = nodes[index] = convert(given[index])
+    place = caller(3)
+    if (
+        type(result) is not np.ndarray
+        or result.size > SAMPLE_ABOVE
+        or (recording.session.options.self_check and not _holds(short, ufunc, given, numbers, result))
+    ):
+        return _ufunc(_Call(recording, place), ufunc, inputs, given, {}, result)
+    if short.swapped:
+        nodes.reverse()
+    recorder = recording.recorder
+    memory = recorder.new_memory()
+    info = OpInfo(place, memory, (), short.dtype, result.shape)
+    node = recorder.call("call_function", short.target, short.name, tuple(nodes), {}, info)
+    value = Value(recording, node, memory, 0)
+    recording.arrays[id(result)] = (weakref.ref(result), value)
+    made: TracedNpArray = result.view(TracedNpArray)
+    made._plain = result
+    made._leapp = value
+    return made
+
+
+def _holds(short: _Short, ufunc: Any, given: list[Any], numbers: list[Any], result: Array) -> bool:
+    """Whether torch gives what NumPy gave."""
+    operands = []
+    for each in numbers:
+        if type(each) is np.ndarray:
+            if not each.flags.writeable or min(each.strides, default=0) < 0:
+                return False  # torch looks at neither as it is
+            operands.append(from_numpy(each))
+        else:
+            operands.append(each)
+    if short.swapped:
+        operands.reverse()
+    with no_hooks():
+        actual = short.target(*operands)
+        if actual.dtype is not short.dtype or actual.shape != result.shape:
+            return False
+        values = actual.numpy()
+    if result.tobytes() == values.tobytes():
+        return True
+    with np.errstate(all="ignore"):
+        return short.check.wrong(result, values, ufunc, tuple(given), {}) is None
+
+
+def _note_short(row: Op, operands: list[Any], given: list[Any], made: Any) -> None:
+    """A call was recorded the long way: is it one that can go the short way next time?"""
+    ufunc: Any = row.numpy
+    key = (ufunc, *[each.dtype if type(each) is np.ndarray else type(each) for each in given])
+    if key in _short:
+        return
+    _short[key] = None
+    plan = plan_of(row, operands)
+    if plan is None or plan.by_value or type(made) is not Handle or ufunc.signature is not None:
+        return
+    if any(
+        (type(each) is np.ndarray) is not (type(operand) is Handle)
+        for each, operand in zip(given, operands, strict=True)
+    ):
+        return  # a traced scalar, or a tensor: the key would be that of a plain one
+    taken = list(operands)
+    for index, convert in plan.converted:
+        if type(taken[index]) not in (float, int):
+            return
+        taken[index] = convert(taken[index])
+    if plan.swapped:
+        taken.reverse()
+    # What was recorded says whether it is one call of the operands as they are.
+    node = made.node
+    same = len(node.args) == len(taken) and all(
+        argument is each.node if type(each) is Handle else type(argument) is type(each) and argument == each
+        for argument, each in zip(node.args, taken, strict=True)
+    )
+    fresh = all(made.memory != each.memory for each in operands if type(each) is Handle)
+    if node.op == "call_function" and same and not node.kwargs and fresh:
+        name = torch_row_of(node.target).name
+        _short[key] = _Short(node.target, name, made.dtype, row.check, plan.converted, plan.swapped)
 
 
 def _ufunc_into(call: _Call, ufunc: Any, inputs: Any, kwargs: Any, given: Any, keywords: Any) -> Any:
@@ -662,6 +818,8 @@ def function_called(recording: Recording, func: Any, numpy_call: Any, args: Any,
         _no_row(call, func, row)
         return result
     given = call.handle(tuple(args), copied=target is not None)
+    if target is not None and row.writes and args:
+        given = (target.old, *given[1:])  # as it was: the twin runs when NumPy has written
     rest = {name: call.handle(each, copied=target is not None) for name, each in kwargs.items() if name != "out"}
     plain_args, plain_kwargs = plain(tuple(args)), plain(kwargs)
     result = numpy_call(*plain_args, **plain_kwargs)
@@ -740,7 +898,7 @@ def _indexed(array: TracedNpArray, index: Any) -> Any:
     value = array._leapp or first_value((index,))
     recording = recording_of(value)
     if recording is None:
-        result = base[plain(index)]
+        result = watched(operator.getitem, base, plain(index)) if value is None else base[plain(index)]
         if value is None and isinstance(result, np.ndarray):
             return wrapped(result, None)
         return _kept_wire(array, result) if value is not None else result
@@ -818,7 +976,7 @@ def _is_same_memory(array: TracedNpArray, index: Any, value: Any) -> bool:
 
 def _outside(func: Any, given: Any, keywords: Any, args: Any, kwargs: Any, value: Value | None) -> Any:
     """No node is open that this belongs to: the call just runs, and copies of an output keep the wire."""
-    result = func(*given, **keywords)
+    result = watched(func, *given, **keywords) if value is None else func(*given, **keywords)
     out = kwargs.get("out")
     if out is not None:
         return out[0] if isinstance(out, tuple) and len(out) == 1 else out
@@ -871,7 +1029,7 @@ def method(self: Any, name: str, args: Any, kwargs: Any) -> Any:
 
 
 def _outside_method(bound: Any, name: str, self: Any, args: Any, kwargs: Any, value: Value | None) -> Any:
-    result = bound(*plain(args), **plain(kwargs))
+    result = watched(bound, *plain(args), **plain(kwargs)) if value is None else bound(*plain(args), **plain(kwargs))
     if value is None:
         return made_inside(result) if isinstance(result, np.ndarray) else result
     return _kept_wire(self, result) if name in _COPYING and type(self) is TracedNpArray else result

@@ -228,6 +228,8 @@ class Constants:
         self._storages: dict[int, _Storage] = {}
         self._extents: Ranges[_Storage] = Ranges()
         """All of them that lie in the program's own memory, by the addresses they reach over."""
+        self.changes = 0
+        """Counts what may make a node that stood for some memory stand for it no longer."""
         self.in_trace: set[int] = set()
         """Addresses of storages that the trace owns, at least in part."""
         self.arrays_in_trace = False
@@ -392,6 +394,7 @@ class Constants:
 
     def add_input(self, node: fx.Node, memory: int, tensor: torch.Tensor) -> None:
         """An input's memory: plain views of it, taken before it was declared, are views of the input."""
+        self.changes += 1
         live = plain(tensor)
         untyped = live.untyped_storage()
         stored = self._storages.get(untyped._cdata) or self._overlapping(untyped)
@@ -402,6 +405,7 @@ class Constants:
 
     def about_to_write(self, address: int) -> None:
         """A call may write this memory: what it holds is copied where it was kept by reference."""
+        self.changes += 1
         stored = self._storages.get(address)
         if stored is not None:
             for constant in stored.references:
@@ -410,6 +414,7 @@ class Constants:
 
     def mark_written(self, address: int, tensor: torch.Tensor) -> None:
         """From now on this memory is part of the trace: a recorded call wrote it."""
+        self.changes += 1
         stored = self._storages.get(address) or self._overlapping(tensor.untyped_storage())
         if stored is None:
             return
@@ -418,6 +423,7 @@ class Constants:
 
     def mark_owned(self, address: int, tensor: torch.Tensor) -> None:
         """From now on what ``tensor`` sees is part of the trace, if it is memory of a constant."""
+        self.changes += 1
         stored = self._storages.get(address) or self._overlapping(tensor.untyped_storage())
         if stored is None:
             return

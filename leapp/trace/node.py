@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import gc
+import weakref
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import torch
@@ -38,7 +39,6 @@ from leapp.trace.source import Place, source_line
 from leapp.trace.tensor import TRACED, mark
 
 if TYPE_CHECKING:
-    import weakref
     from collections.abc import Mapping, Sequence
 
     from torch import fx
@@ -46,6 +46,10 @@ if TYPE_CHECKING:
     from leapp.trace._tree import Leaf
     from leapp.trace.session import Session
     from leapp.trace.variation import Variation
+
+
+_SHORT_BYTES: Final = 1024
+"""Constants up to this size are compared as they are, whatever memory they lie in."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +90,7 @@ class Recording:
         self.wires: dict[str, PortId] = {}
         self.graph: NodeGraph | None = None
         self.sample: Sample | None = None
+        self._short_constants: dict[int, tuple[weakref.ref[Any], tuple[Any, ...], fx.Node]] = {}
         self._inputs: dict[str, _Input] = {}
         self.broken: BaseException | None = None
         """An error that another thread met with a value of this entry."""
@@ -256,13 +261,26 @@ class Recording:
         backwards = tuple(axis for axis, stride in enumerate(array.strides) if stride < 0)
         if not backwards:
             tensor = tensor_of(array)
-            return tensor, *self.constants.use(tensor, place, made_inside)
+            node, memory, address = self.constants.use(tensor, place, made_inside)
+            if array.nbytes <= _SHORT_BYTES:
+                form = self.constants.changes, array.tobytes(), array.shape, array.dtype
+                self._short_constants[id(array)] = weakref.ref(array), form, node
+            return tensor, node, memory, address
         forwards = tensor_of(array[tuple(slice(None, None, -1 if stride < 0 else 1) for stride in array.strides)])
         node, _, address = self.constants.use(forwards, place, made_inside)
         memory = self.recorder.new_memory()
         info = OpInfo(place, memory, (), forwards.dtype, array.shape)
         turned = self.recorder.call("call_function", torch.flip, "flip", (node, backwards), {}, info)
         return torch.flip(forwards, backwards), turned, memory, address
+
+    def short_constant(self, array: Any) -> fx.Node | None:
+        """The node of a small plain array that was a constant before and is as it was; None for any other."""
+        known = self._short_constants.get(id(array))
+        if known is None or known[0]() is not array:
+            return None
+        _, form, node = known
+        now = self.constants.changes, array.tobytes(), array.shape, array.dtype  # type: ignore[union-attr]  # an array
+        return node if form == now else None
 
     # --- closing --------------------------------------------------------------------------------------------------
 

@@ -447,6 +447,11 @@ def with_reader_of_a_result(a):
     return a + smooth[::-1] * 3.0
 
 
+def with_reader_in_a_list(a):
+    parts = [np.ones(4), savgol_filter(a, 5, 2)[:4]]
+    return a + np.concatenate(parts)
+
+
 def with_numba(a):
     return a * compiled(a)
 
@@ -469,7 +474,7 @@ def test_a_node_of_plain_arrays_warns_of_nothing_and_ends_as_it_began(make_sessi
         warnings.simplefilter("error")
         result = trace(session, only_plain, plain)
     assert np.array_equal(result, only_plain(plain))
-    assert get_handler_name(np.ones(3)) == "default_allocator"
+    assert get_handler_name(np.sqrt(table)) == "default_allocator"
 
 
 @pytest.mark.parametrize(
@@ -477,6 +482,7 @@ def test_a_node_of_plain_arrays_warns_of_nothing_and_ends_as_it_began(make_sessi
     [
         (with_reader, 1, "scipy.signal.savgol_filter"),
         (with_reader_of_a_result, 2, "scipy.signal.savgol_filter"),
+        (with_reader_in_a_list, 1, "scipy.signal.savgol_filter"),
         (with_numba, 1, "test_made.compiled"),
         (with_image, 1, "cv2.resize"),
     ],
@@ -512,9 +518,9 @@ def test_two_sessions_share_a_thread(make_session):
     first, second = make_session(), make_session()
     first.input_tensors("n", {"a": plain.copy()})
     trace(second, only_plain, plain)
-    assert get_handler_name(np.ones(3)) == "leapp"
+    assert get_handler_name(np.sqrt(table)) == "leapp"
     first.stop()
-    assert get_handler_name(np.ones(3)) == "default_allocator"
+    assert get_handler_name(np.sqrt(table)) == "default_allocator"
 
 
 def test_nested_nodes_and_exceptions_leave_the_allocator_of_before(make_session):
@@ -522,9 +528,9 @@ def test_nested_nodes_and_exceptions_leave_the_allocator_of_before(make_session)
     (a,) = session.input_tensors("outer", {"a": plain.copy()}).values()
     (b,) = session.input_tensors("inner", {"b": plain.copy()}).values()
     session.output_tensors("inner", {"out": b * 2.0})
-    assert get_handler_name(np.ones(3)) == "leapp"
+    assert get_handler_name(np.sqrt(table)) == "leapp"
     with pytest.raises(ValueError, match="broadcast"):
         a + np.ones(3)
-    assert get_handler_name(np.ones(3)) == "leapp"
+    assert get_handler_name(np.sqrt(table)) == "leapp"
     session.stop()
-    assert get_handler_name(np.ones(3)) == "default_allocator"
+    assert get_handler_name(np.sqrt(table)) == "default_allocator"
