@@ -10,11 +10,10 @@ from typing import Any, Final
 
 import numpy as np
 import torch
-from numpy.lib import recfunctions, scimath
 
 from leapp.ops._np_apply import add, applied, divide, multiply, subtract
 from leapp.ops._np_checks import Accumulated, Ulp
-from leapp.ops._np_row import Group, NoTwin, Op, OutOfScope, Unsupported
+from leapp.ops._np_row import Group, NoTwin, Op, Unsupported
 from leapp.ops._np_twin import (
     axes,
     cast,
@@ -575,18 +574,6 @@ LENGTH: Final = "the length of the result follows the data"
 HANDED: Final = "the function that it is given gets plain arrays"
 
 
-def _plain_advice(function: Any) -> str:
-    """The function of the same name that keeps the dtype."""
-    name = function.__name__
-    return "" if name == "logn" else f"np.{name}, on an array that is complex where the result is to be"
-
-
-def _structured() -> tuple[OutOfScope, ...]:
-    """All that works on arrays with named fields."""
-    names = (each for each in dir(recfunctions) if hasattr(getattr(recfunctions, each), "_implementation"))
-    return tuple(OutOfScope(getattr(recfunctions, each), why="arrays with named fields") for each in names)
-
-
 GROUPS: Final[tuple[Group, ...]] = (
     Group(
         "Differences and integrals",
@@ -650,22 +637,4 @@ GROUPS: Final[tuple[Group, ...]] = (
             NoTwin(np.apply_over_axes, why=HANDED, advice="call it once with a tuple of axes"),
         ),
     ),
-    Group(
-        "Functions that turn complex where the data asks for it",
-        tuple(
-            NoTwin(each, why="whether the result is real or complex follows the data", advice=_plain_advice(each))
-            for each in (
-                scimath.sqrt,
-                scimath.log,
-                scimath.log2,
-                scimath.log10,
-                scimath.logn,
-                scimath.power,
-                scimath.arccos,
-                scimath.arcsin,
-                scimath.arctanh,
-            )
-        ),
-    ),
-    Group("Structured arrays", _structured()),
 )
