@@ -225,7 +225,10 @@ def _takes_number(row: Op, place: int) -> bool:
 
 def plan_of(row: Op, operands: Sequence[Any]) -> Plan | None:
     """How a call without keywords was made, once it was."""
-    return _plans.get((row.numpy, *map(_kind, operands)))
+    try:
+        return _plans.get((row.numpy, *map(_kind, operands)))
+    except AttributeError:  # a list, which becomes an array first
+        return None
 
 
 _plans: Final[dict[Any, Plan]] = {}

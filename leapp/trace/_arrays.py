@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -30,10 +30,14 @@ def has_torch_dtype(dtype: np.dtype[Any]) -> bool:
     return dtype.isnative and dtype.name in _dtypes.BY_NAME
 
 
+_BY_NAME: Final = {code: np.dtype(np.dtype(code).name) for code in np.typecodes["AllInteger"]}
+"""Integer type of C -> the one of the same size that torch knows: C has two names for one of them."""
+
+
 def from_numpy(array: Array) -> torch.Tensor:
-    """A tensor over an array's memory; also where C has two names for one integer, of which torch knows one."""
-    name = np.dtype(array.dtype.name)
-    return torch.from_numpy(array if array.dtype.char == name.char else array.view(name))
+    """A tensor over an array's memory."""
+    known = _BY_NAME.get(array.dtype.char)
+    return torch.from_numpy(array if known is None or known.char == array.dtype.char else array.view(known))
 
 
 def tensor_of(array: Array) -> torch.Tensor:

@@ -28,7 +28,7 @@ from leapp.trace._twins import Handle, Tape
 from leapp.trace.constants import no_hooks
 from leapp.trace.made import pause, resume, unwatched, watched
 from leapp.trace.recorder import NO_MEMORY, OpInfo
-from leapp.trace.scalar import SCALARS, heard, plain_scalar, traced_scalar
+from leapp.trace.scalar import SCALARS, asks_by_itself, heard, plain_scalar, traced_scalar
 from leapp.trace.source import caller
 from leapp.trace.tensor import TRACED
 
@@ -67,6 +67,8 @@ class TracedNpArray(np.ndarray[Any, Any]):
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         """Run and record a function."""
+        if any(map(asks_by_itself, types)):
+            return NotImplemented
         return array_function(self, func, types, args, kwargs)
 
     def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:

@@ -1,9 +1,9 @@
 """Functions of NumPy and ``math`` that ask no hook, wrapped while a session with ``global_patching`` is open.
 
-NumPy looks for hooks among the arguments of its functions, not inside lists, and constructors look nowhere:
-``np.array([[c, -s], [s, c]])``, ``np.full(3, x)``, ``np.mean([x, y])``. Arrays that constructors make of plain numbers
-become ours as well, so that what is written into them later is seen. ``math`` takes the number out of a float64 scalar,
-which is a Python float, without asking: that is a read.
+NumPy looks for hooks among some arguments of its functions, not inside lists, and constructors look nowhere:
+``np.take(TABLE, index)``, ``np.mean([x, y])``, ``np.array([[c, -s], [s, c]])``, ``np.full(3, x)``. Arrays that
+constructors make of plain numbers become ours as well, so that what is written into them later is seen. ``math`` takes
+the number out of a float64 scalar, which is a Python float, without asking: that is a read.
 
 One set of wrappers serves all sessions and is taken out with the last. They act only while a node is open in the
 thread, and never for calls of NumPy's own. Names that were imported before (``from math import sqrt``) are left alone.
@@ -23,7 +23,7 @@ import torch
 
 from leapp.errors import UnrecordableOpError
 from leapp.trace._lineage import Value, plain_class
-from leapp.trace.scalar import SCALARS, plain_deep, recording_of
+from leapp.trace.scalar import SCALARS, asks_by_itself, plain_deep, recording_of
 from leapp.trace.source import caller
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def _put() -> None:
     for space in _NUMPY_SPACES:
         for name in space.__all__:
             if type(getattr(space, name, None)) is _FUNCTION:
-                _wrap(space, name, _of_lists)
+                _wrap(space, name, _function)
     for space in (math, cmath):
         for name, function in vars(space).copy().items():
             if callable(function) and not name.startswith("_"):
@@ -193,23 +193,29 @@ _np_array: Final = np.array
 """NumPy's own, whatever stands there while a session is open."""
 
 
-def _of_lists(original: Any) -> Callable[..., Any]:
-    """A function that asks its arguments for hooks, but not what lists among them hold."""
+def _function(original: Any) -> Callable[..., Any]:
+    """A function that asks some of its arguments for hooks: not what lists hold, not ``indices`` or ``where``."""
 
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        for thing in args:
-            if (type(thing) is list or type(thing) is tuple) and _first_value(thing) is not None:
-                break
-        else:
-            if not kwargs or not any(type(each) in (list, tuple) and _first_value(each) for each in kwargs.values()):
-                return original(*args, **kwargs)
-        return (
-            original(*args, **kwargs)
-            if _of_the_machinery()
-            else _array().array_function(None, original, (), args, kwargs)
-        )
+        if _first_value(args) is None and (not kwargs or _first_value(kwargs.values()) is None):
+            return original(*args, **kwargs)
+        if _of_the_machinery() or _asks_others(args) or _asks_others(kwargs.values()):
+            return original(*args, **kwargs)
+        return _array().array_function(None, original, (), args, kwargs)
 
     return wrapper
+
+
+def _asks_others(things: Any) -> bool:
+    """Whether NumPy would ask a class that is neither its own nor ours, at any depth of lists."""
+    for each in things:
+        kind = type(each)
+        if kind is list or kind is tuple:
+            if _asks_others(each):
+                return True
+        elif asks_by_itself(kind):
+            return True
+    return False
 
 
 def _in_brackets(original: Any) -> Callable[..., Any]:

@@ -133,8 +133,19 @@ def _array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, **kwargs: Any
     return _array().array_ufunc(self, ufunc, method, *inputs, **kwargs)
 
 
+def asks_by_itself(kind: Any) -> bool:
+    """Whether NumPy functions ask a class that is neither NumPy's own nor ours: it decides, as it would untraced."""
+    hook = getattr(kind, "__array_function__", _OF_ARRAYS)
+    return hook is not _OF_ARRAYS and plain_class(kind) is None
+
+
+_OF_ARRAYS: Final = np.ndarray.__array_function__
+
+
 def _array_function(self: Any, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
     """NumPy's hook for functions."""
+    if any(map(asks_by_itself, types)):
+        return NotImplemented
     return _array().array_function(self, func, types, args, kwargs)
 
 

@@ -24,6 +24,8 @@ def names_of():
     return {(space.__name__, name): thing for space in spaces for name, thing in vars(space).items()}
 
 
+TABLE = np.arange(6.0) ** 2
+
 CONSTRUCTORS = {
     "array": lambda x: np.array([[x[0], -x[1]], [x[1], x[0]]]),
     "array of numbers too": lambda x: np.array([x[0], 1, 2.5]),
@@ -52,6 +54,10 @@ CONSTRUCTORS = {
     "mean of a list": lambda x: np.mean([x[0], x[1]]) * x,
     "norm of a list": lambda x: x / np.linalg.norm([x[0], x[1]]),
     "dot of lists": lambda x: np.dot([x[0], x[1]], [1.0, 2.0]) * x,
+    "take from a table": lambda x: np.take(TABLE, x[:2].astype(int) % 6) * x[0],
+    "repeat of a table": lambda x: np.repeat(np.float32([1, 2]), 2) * x,
+    "where= of a plain array": lambda x: np.sum(TABLE, where=(x > x[1]).any() | (TABLE > 2)) + x[0],
+    "clip of a plain array": lambda x: np.clip(TABLE, x[0], None) + x[1],
     "r_ of numbers": lambda x: np.r_[x[0], 1.0, x[1]],
     "r_ of arrays": lambda x: np.r_[x, x[0], 2, np.arange(2.0), 0:3, [x[1], 1]],
     "r_ narrow": lambda x: np.r_[x, 1],
@@ -209,6 +215,15 @@ def test_math_of_plain_numbers_is_what_it_was(x):
         math.sqrt("a")
     with pytest.raises(ValueError, match="math domain error|expected a nonnegative input"):
         math.sqrt(-1.0)
+
+
+def test_classes_with_hooks_of_their_own_are_asked(x):
+    class Other:
+        def __array_function__(self, func, types, args, kwargs):
+            return func.__name__, len(args[0])
+
+    assert np.concatenate([x[0], Other()]) == ("concatenate", 2)
+    assert np.stack([x[0, 0], Other()]) == ("stack", 2)
 
 
 def test_builtins(x):
