@@ -304,8 +304,10 @@ def _solve(a: Any, b: Any) -> Any:
 
 
 def _det(a: Any) -> Any:
+    """By its logarithm, as in NumPy: no product of pivots overflows on the way."""
     (a,), result, _ = _doubled(a)
-    return cast(torch.linalg.det(a), result)
+    sign, logarithm = torch.linalg.slogdet(a)
+    return cast(torch.mul(sign, torch.exp(logarithm)), result)
 
 
 def _slogdet(a: Any) -> Any:

@@ -266,6 +266,12 @@ def test_singular_matrices_where_numpy_answers():
     check(np.linalg.det, stack)
 
 
+def test_determinants_whose_pivots_overflow():
+    for scale in ([1e200, 1e200, 1e-300], [1e-200, 1e-200, 1e300], [1e200, 1e200, 1.0], [1e-200, 1e-200, 1.0]):
+        check(np.linalg.det, np.diag(scale))
+        check(np.linalg.slogdet, np.diag(scale))
+
+
 @pytest.mark.parametrize("dtype", MATRICES)
 def test_solve(dtype):
     for a_shape, b_shape in [((), (3,)), ((), (3, 2)), ((2,), (3,)), ((2,), (2, 3, 1)), ((3,), (3, 3)), ((2, 3), (3, 3)), ((2, 3), (3, 3, 3)), ((), (5, 3, 2)), ((), (3, 0))]:  # fmt: skip
