@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -25,6 +26,7 @@ def owner_of(array: Array) -> Array:
     return array
 
 
+@lru_cache(maxsize=256)
 def has_torch_dtype(dtype: np.dtype[Any]) -> bool:
     """Whether torch has the same elements: no objects, text, dates, records, extended floats or foreign byte order."""
     return dtype.isnative and dtype.name in _dtypes.BY_NAME

@@ -297,6 +297,10 @@ def _sampled(array: Array, sample: tuple[slice, ...]) -> tuple[slice, ...]:
     return tuple([slice(None) if size == 1 else part for size, part in zip(array.shape, fitting, strict=True)])
 
 
+def _part(array: Array, sample: tuple[slice, ...]) -> Array:
+    return array[_sampled(array, sample)]
+
+
 def _sample_of(shape: tuple[int, ...]) -> tuple[slice, ...]:
     """Steps along each axis that leave about SAMPLE_SIZE elements, spread over all of them."""
     left = SAMPLE_SIZE
@@ -644,10 +648,8 @@ def _shortly(ufunc: Any, inputs: tuple[Any, ...]) -> Any:
         for index, convert in short.numbers:
             numbers[index] = nodes[index] = convert(given[index])
     place = caller(3)
-    if (
-        type(result) is not np.ndarray
-        or result.size > SAMPLE_ABOVE
-        or (recording.session.options.self_check and not _holds(short, ufunc, given, numbers, result))
+    if type(result) is not np.ndarray or (
+        recording.session.options.self_check and not _holds(short, ufunc, given, numbers, result)
     ):
         return _ufunc(_Call(recording, place), ufunc, inputs, given, {}, result)
     if short.swapped:
@@ -665,11 +667,18 @@ def _shortly(ufunc: Any, inputs: tuple[Any, ...]) -> Any:
 
 
 def _holds(short: _Short, ufunc: Any, given: list[Any], numbers: list[Any], result: Array) -> bool:
-    """Whether torch gives what NumPy gave."""
+    """Whether torch gives what NumPy gave, in a sample of a large result."""
+    if result.size > SAMPLE_ABOVE:
+        sample = _sample_of(result.shape)
+        given, numbers = (
+            [_part(each, sample) if type(each) is np.ndarray else each for each in things]
+            for things in (given, numbers)
+        )
+        result = _part(result, sample)
     operands = []
     for each in numbers:
         if type(each) is np.ndarray:
-            if not each.flags.writeable or min(each.strides, default=0) < 0:
+            if not each.flags.carray and (not each.flags.writeable or min(each.strides, default=0) < 0):
                 return False  # torch looks at neither as it is
             operands.append(from_numpy(each))
         else:
