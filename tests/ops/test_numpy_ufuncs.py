@@ -100,7 +100,7 @@ def within_reach(row, operands):
         return operands[0], operands[1] % 9
     if name in {"remainder", "fmod", "divmod"} and operands[0].dtype.kind == "f":  # SLEEF gives up at huge quotients
         with np.errstate(all="ignore"):
-            keep = ~(np.abs(operands[0].astype(np.float64) / operands[1].astype(np.float64)) > 1e15)
+            keep = np.isfinite(operands[0] / operands[1]) | ~np.isfinite(operands[0]) | (operands[1] == 0)
         return operands[0][keep], operands[1][keep]
     if name in {"sinh", "cosh"} and operands[0].dtype.kind == "f":  # so do its exponentials at the end of their range
         limit = np.log(float(np.finfo(operands[0].dtype).max))
