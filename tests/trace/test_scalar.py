@@ -7,6 +7,7 @@ import math
 import operator
 import pickle
 import re
+import threading
 import warnings
 
 import numpy as np
@@ -330,7 +331,115 @@ def test_in_another_node_it_is_foreign(node):
     assert float(x) == 2.5
 
 
+def test_another_thread_is_told(node):
+    x, told = node(2.5), []
+
+    def work():
+        for use in (lambda: x * 2, lambda: float(x), lambda: np.float32(2) * x):
+            try:
+                use()
+            except errors.WrongThreadError as error:
+                told.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert len(told) == 3
+    with pytest.raises(errors.WrongThreadError):
+        node.close(x)
+
+
+def test_scalars_as_ports(make_session):
+    session = make_session()
+    array = np.arange(4.0)
+    total = session.input_tensors("n", {"x": array})[id(array)].sum()
+    session.output_tensors("n", {"total": total})
+    assert str(value_of(total).origin) == "n/total"
+    again = session.input_tensors("m", {"total": total}).get(id(total), total)
+    session.output_tensors("m", {"y": again * 2})
+    session.stop()
+    assert type(total + 1) is np.float64
+
+
 def test_settling_twice_is_harmless(node):
     settle()
     settle()
     assert isinstance(node(1.0)._leapp, Value)
+
+
+# --- programs, replayed on other data ---------------------------------------------------------------------------------
+
+
+def rotation(x):
+    w, a, b, c = x
+    n = np.sqrt(w * w + a * a + b * b + c * c)
+    w, a, b, c = w / n, a / n, b / n, c / n
+    return np.array([[1 - 2 * (b * b + c * c), 2 * (a * b - c * w)], [2 * (a * b + c * w), 1 - 2 * (a * a + c * c)]])
+
+
+def average(x):
+    mean = 0.0
+    for each in x:
+        mean = 0.9 * mean + 0.1 * each
+    return mean
+
+
+def length(x):
+    total = np.float64(0)
+    for each in x:
+        total += each * each
+    return x / np.sqrt(total)
+
+
+def one_hot(x):
+    hot = np.zeros(len(x), np.float32)
+    hot[np.argmax(x)] = 1
+    return hot * x
+
+
+def kept(x):
+    values = {"first": x[0], "last": x[-1]}
+    low, high = values["first"], values["last"]
+    return np.where(low < high, high, low) - np.minimum(low, high)
+
+
+PROGRAMS = [
+    rotation, average, length, one_hot, kept,
+    lambda x: (x - x.mean()) / (x.std() + 1e-8),
+    lambda x: (x[0] + np.pi) % (2 * np.pi) - np.pi,
+    lambda x: np.deg2rad(30) * x[0],
+    lambda x: np.float64(2) ** x[1] - np.float16(3) / x[2],
+    lambda x: sum(x) / len(x),
+    lambda x: x.max() - x.min(),
+    lambda x: x[np.argmax(x)] * x[0],
+    lambda x: divmod(x[0], 2)[1] + x[1] // 3,
+    lambda x: round(x[0] * 1.234, 2),
+    lambda x: np.sign(x[0]) * abs(x[1]) - +x[2],
+    lambda x: (x[0] > 2) * x[1] + ((x[0] > 2) & (x[1] < 3)) * 4,
+    lambda x: np.hypot(*x[:2]),
+    lambda x: x[0].astype(int) << 2 | 1,
+    lambda x: x[0].astype(np.uint8) + np.uint8(250),
+    lambda x: np.concatenate([x[0][None], x[1:3]]) @ [1.0, 2.0, x[3]],
+    lambda x: x[0].clip(-1, 1) * x,
+    lambda x: copy.deepcopy(x[1]) + x,
+    lambda x: type(x[0])(3) * x[1],
+    lambda x: (lambda total: total.real + total.imag)(np.sum(x * 1j)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_programs_replay_on_other_data(record, program, dtype):
+    rng = np.random.default_rng(1)
+    first, second = (np.abs(rng.normal(size=4) * 4).astype(dtype) for _ in range(2))
+    expected = program(first.copy())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        recorded = record(program, first.copy())
+    np.testing.assert_array_equal(plain_deep(recorded.result), expected)
+    again = program(second.copy())
+    replayed = recorded(torch.from_numpy(second)).numpy()
+    assert replayed.dtype == np.asarray(again).dtype
+    assert replayed.shape == np.shape(again)
+    np.testing.assert_allclose(replayed, again, rtol=1e-6)
+    assert not np.array_equal(np.asarray(expected), np.asarray(again))
