@@ -77,7 +77,20 @@ class OutOfScope:
     why: str
 
 
-NumpyRow = Op | NoTwin | OutOfScope
+@dataclass(frozen=True, slots=True)
+class Through:
+    """A NumPy callable that calls what it is given.
+
+    NumPy hands plain arrays to what it calls. ``function`` does the same work on traced arrays instead, by calls of
+    NumPy that are recorded one by one; it has NumPy's own signature, and gives what NumPy gives.
+    """
+
+    numpy: Callable[..., Any]
+    function: Callable[..., Any]
+    note: str = ""
+
+
+NumpyRow = Op | NoTwin | OutOfScope | Through
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
@@ -164,6 +165,13 @@ def inexact(thing: Any) -> Any:
     """A tensor of floating-point or complex numbers: what is neither becomes float64, as in most of NumPy."""
     made = tensor(thing)
     return made if made.dtype.is_floating_point or made.dtype.is_complex else cast(made, torch.float64)
+
+
+def bucketed(values: Any, edges: Any, *, right: bool = False) -> Any:
+    """``torch.bucketize``, without its remark that values do not lie side by side: they lie as the user's do."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*non-contiguous", UserWarning)
+        return torch.bucketize(values, edges, right=right)
 
 
 def shape_of(thing: Any) -> tuple[int, ...]:

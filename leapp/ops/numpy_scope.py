@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
+from numpy import char, strings
 from numpy.lib import recfunctions, scimath
 
 from leapp.ops._np_row import Group, NoTwin, OutOfScope
@@ -23,6 +24,13 @@ _COMPLEX: Final = "whether the result is complex follows the data"
 
 def _domain(name: str) -> str:
     return f"use np.{name}, with a complex dtype where arguments may lie outside its domain"
+
+
+def _of_text() -> tuple[OutOfScope, ...]:
+    """The functions of ``numpy.strings`` and ``numpy.char`` that are no ufuncs."""
+    found = {id(each): each for module in (strings, char) for each in vars(module).values()}
+    named = [each for each in found.values() if hasattr(each, "_implementation") and each.__module__ != "numpy"]
+    return tuple(OutOfScope(each, "text") for each in named)
 
 
 GROUPS: Final[tuple[Group, ...]] = (
@@ -114,4 +122,5 @@ GROUPS: Final[tuple[Group, ...]] = (
             )
         ),
     ),
+    Group("Text", _of_text()),
 )

@@ -10,12 +10,14 @@ from typing import Any, Final
 
 import numpy as np
 import torch
+from numpy.polynomial import polynomial
 
 from leapp.ops._np_apply import add, applied, divide, multiply, subtract
 from leapp.ops._np_checks import Accumulated, Ulp
-from leapp.ops._np_row import Group, NoTwin, Op, Unsupported
+from leapp.ops._np_row import Group, NoTwin, Op, Through, Unsupported
 from leapp.ops._np_twin import (
     axes,
+    bucketed,
     cast,
     holds_tensor,
     inexact,
@@ -391,7 +393,7 @@ def _between_points(x: Any, xp: Any, fp: Any, *, known: bool, inverse: bool) -> 
     """On the line from the point before to the one after; what lies outside is put right afterwards."""
     count = shape_of(xp)[0]
     ends, values = tensor(xp), tensor(fp)
-    place = torch.clamp(torch.sub(torch.bucketize(x, ends, right=True), 1), 0, count - 2)
+    place = torch.clamp(torch.sub(bucketed(x, ends, right=True), 1), 0, count - 2)
     before, low = ends[place], values[place]
     if known:
         with np.errstate(all="ignore"):
@@ -419,13 +421,13 @@ def _digitize(x: Any, bins: Any, right: bool = False) -> Any:
     if _is_traced(bins):
         edges, values = (ordered(each) for each in together(bins, x))
         count = shape_of(edges)[0]
-        rising = torch.bucketize(values, edges, right=not right)
-        falling = torch.rsub(torch.bucketize(values, torch.flip(edges, (0,)), right=not right), count)
+        rising = bucketed(values, edges, right=not right)
+        falling = torch.rsub(bucketed(values, torch.flip(edges, (0,)), right=not right), count)
         return torch.where(torch.le(edges[0], edges[count - 1]), rising, falling) if count else rising
     bins = np.asarray(bins)
     falls = bins.size and bins[0] > bins[-1]
     edges, values = (ordered(each) for each in together(bins[::-1] if falls else bins, x))
-    made = torch.bucketize(values, edges, right=not right)
+    made = bucketed(values, edges, right=not right)
     return torch.rsub(made, len(bins)) if falls else made
 
 
@@ -467,6 +469,31 @@ def _elements(p: Any) -> list[Any]:
         p = tensor(p)
         return [p[each] for each in range(shape_of(p)[0])]
     return list(np.asarray(p))
+
+
+def _polyval2d(x: Any, y: Any, c: Any) -> Any:
+    x, y = tensor(x), tensor(y)
+    return _rising(y, _rising(x, _spread(tensor(c), x)))
+
+
+def _polygrid2d(x: Any, y: Any, c: Any) -> Any:
+    x, y = tensor(x), tensor(y)
+    return _rising(y, _spread(_rising(x, _spread(tensor(c), x)), y))
+
+
+def _spread(c: Any, x: Any) -> Any:
+    """Coefficients with an axis for each one of ``x``."""
+    c = inexact(c)
+    return torch.reshape(c, shape_of(c) + (1,) * x.ndim)
+
+
+def _rising(x: Any, c: Any) -> Any:
+    """The value of polynomials, the coefficients along the first axis from the lowest up."""
+    last = shape_of(c)[0] - 1
+    made = add(c[last], multiply(x, 0))
+    for place in range(last - 1, -1, -1):
+        made = add(c[place], multiply(made, x))
+    return made
 
 
 def _polyadd(a1: Any, a2: Any) -> Any:
@@ -571,7 +598,38 @@ def _unwrap_size(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2
 ZEROS: Final = "it cuts leading coefficients that are 0"
 LENGTH: Final = "the length of the result follows the data"
 
-HANDED: Final = "the function that it is given gets plain arrays"
+# ---------------------------------------------------------------------------------------------------------------
+# Functions of functions: these run on traced arrays, not on tensors.
+
+
+def _apply_along_axis(func1d: Any, axis: int, arr: Any, *args: Any, **kwargs: Any) -> Any:
+    rows = np.moveaxis(arr, axis, -1)
+    axis %= rows.ndim
+    lead = rows.shape[:-1]
+    if 0 in lead:
+        raise ValueError("Cannot apply_along_axis when any iteration dimensions are 0")  # NumPy's own text
+    # The ellipsis keeps a row of a 1-d array an array, as in NumPy.
+    made = [func1d(rows[(*place, Ellipsis)], *args, **kwargs) for place in np.ndindex(lead)]
+    stacked = np.stack(made)
+    first = made[0].dtype if hasattr(made[0], "dtype") else np.asanyarray(made[0]).dtype
+    stacked = stacked if stacked.dtype == first else stacked.astype(first)
+    inner = stacked.shape[1:]
+    stacked = stacked.reshape(lead + inner)
+    order = list(range(stacked.ndim))
+    ends = len(lead)
+    return stacked.transpose(order[:axis] + order[ends:] + order[axis:ends])
+
+
+def _apply_over_axes(func: Any, a: Any, axes: Any) -> Any:
+    made = a
+    for axis in (axes,) if np.ndim(axes) == 0 else axes:
+        at = axis + a.ndim if axis < 0 else axis
+        result = func(made, at)
+        result = result if result.ndim == made.ndim else np.expand_dims(result, at)
+        if result.ndim != made.ndim:
+            raise ValueError("function is not returning an array of the correct shape")  # NumPy's own text
+        made = result
+    return made
 
 
 GROUPS: Final[tuple[Group, ...]] = (
@@ -599,6 +657,8 @@ GROUPS: Final[tuple[Group, ...]] = (
         "Polynomials and functions",
         (
             Op(np.polyval, twin=_polyval, check=Accumulated(2.0)),
+            Op(polynomial.polyval2d, twin=_polyval2d, check=Accumulated(4.0)),
+            Op(polynomial.polygrid2d, twin=_polygrid2d, check=Accumulated(4.0)),
             Op(np.polyadd, twin=_polyadd),
             Op(np.polysub, twin=_polysub),
             Op(np.polyder, twin=_polyder),
@@ -633,8 +693,8 @@ GROUPS: Final[tuple[Group, ...]] = (
     Group(
         "Functions of functions",
         (
-            NoTwin(np.apply_along_axis, why=HANDED, advice="call it on each row, and np.stack the results"),
-            NoTwin(np.apply_over_axes, why=HANDED, advice="call it once with a tuple of axes"),
+            Through(np.apply_along_axis, _apply_along_axis),
+            Through(np.apply_over_axes, _apply_over_axes),
         ),
     ),
 )

@@ -16,6 +16,7 @@ from leapp.ops._np_checks import Accumulated, Residual, Ulp
 from leapp.ops._np_row import Group, Op, Unsupported
 from leapp.ops._np_twin import axes as counted
 from leapp.ops._np_twin import (
+    bucketed,
     cast,
     holds_tensor,
     inexact,
@@ -579,8 +580,8 @@ def _counts(a: Any, edges: Any) -> Any:
         none = torch.sum(torch.logical_not(missing))
     values = torch.sort(values)[0]
     last = shape_of(edges)[0] - 1
-    below = torch.bucketize(edges[:last], values)
-    upto = torch.bucketize(edges[last:], values, right=True)
+    below = bucketed(edges[:last], values)
+    upto = bucketed(edges[last:], values, right=True)
     if values.dtype.is_floating_point:
         upto = torch.minimum(upto, none)
     return torch.diff(torch.cat([below, upto]))
@@ -616,7 +617,7 @@ def _of_columns(columns: list[Any], bins: Any, range: Any, density: Any, weights
     sizes = [shape_of(each)[0] + 1 for each in edges]
     for column, of, size in zip(columns, edges, sizes, strict=True):
         value, limits = (ordered(each) for each in together(column, of))
-        at = torch.bucketize(value, limits, right=True)
+        at = bucketed(value, limits, right=True)
         at = torch.sub(at, cast(torch.eq(value, limits[size - 2]), torch.int64))
         place = at if place is None else torch.add(torch.mul(place, size), at)
     empty = tensor(np.zeros(int(np.prod(sizes)), np.int64))

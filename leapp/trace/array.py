@@ -6,7 +6,10 @@ it does not send are forwarded in a loop. The user's call runs first, on plain a
 
 from __future__ import annotations
 
+import functools
+import inspect
 import operator
+import sys
 import weakref
 from threading import get_ident as _thread
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -18,7 +21,7 @@ from leapp.errors import TwinDisagreesError, UnrecordableOpError, WrongThreadErr
 from leapp.ops import _np_twin, numpy_indexing, numpy_ufuncs
 from leapp.ops._np_checks import EXACT
 from leapp.ops._np_loops import plan_of
-from leapp.ops._np_row import SAMPLE_ABOVE, SAMPLE_SIZE, NoTwin, Op, Unsupported
+from leapp.ops._np_row import SAMPLE_ABOVE, SAMPLE_SIZE, NoTwin, Op, Through, Unsupported
 from leapp.ops.numpy_table import row_of
 from leapp.ops.numpy_ufuncs import ufunc_twin
 from leapp.ops.torch_table import row_of as torch_row_of
@@ -823,6 +826,10 @@ def function_called(recording: Recording, func: Any, numpy_call: Any, args: Any,
     """Run ``numpy_call`` and record the twin of ``func``; they differ for methods."""
     call = _Call(recording, caller(3))
     row = row_of(func)
+    if type(row) is Through:
+        return row.function(*args, **kwargs)
+    if type(row) is Op and row.twin is not None:
+        args, kwargs = _out_by_name(row.twin, args, kwargs)
     target = _target_of(call, row, args, kwargs)
     if type(row) is not Op or row.twin is None:
         result = numpy_call(*plain(args), **plain(kwargs))
@@ -835,6 +842,23 @@ def function_called(recording: Recording, func: Any, numpy_call: Any, args: Any,
     plain_args, plain_kwargs = plain(tuple(args)), plain(kwargs)
     result = numpy_call(*plain_args, **plain_kwargs)
     return _after(call, func, row, target, result, given, rest, plain_args, plain_kwargs)
+
+
+@functools.cache
+def _names_of(twin: Any) -> tuple[int, tuple[str, ...]]:
+    """Where a twin, and so its NumPy function, takes ``out`` by its place; names of all its parameters."""
+    parameters = inspect.signature(twin).parameters
+    names = tuple(parameters)
+    by_place = "out" in parameters and parameters["out"].kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
+    return (names.index("out") if by_place else sys.maxsize), names
+
+
+def _out_by_name(twin: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    """Arguments of a call with ``out``, and all after it, under their names."""
+    at, names = _names_of(twin)
+    if len(args) <= at:
+        return args, kwargs
+    return args[:at], {**dict(zip(names[at:], args[at:], strict=False)), **kwargs}
 
 
 def _after(

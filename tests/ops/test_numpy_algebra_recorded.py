@@ -104,6 +104,34 @@ CASES = {
 }  # fmt: skip
 
 
+def into(call):
+    """A call that is given an array to write to."""
+
+    def written(*given):
+        out = np.zeros(3, given[0].dtype)
+        call(*given, out)
+        return out + 1
+
+    return written
+
+
+CASES |= {
+    "dot into": (into(lambda a, out: np.dot(a, ROTATION[0].astype(a.dtype), out)), (3, 3)),
+    "trace into": (into(lambda a, out: np.trace(a, 0, 1, 2, None, out)), (3, 4, 4)),
+    "median into": (into(lambda a, out: np.median(a, 0, out)), (5, 3)),
+    "percentile into": (into(lambda a, out: np.percentile(a, 40, 0, out, False, "linear")), (5, 3)),
+    "einsum into": (into(lambda a, out: np.einsum("ij->j", a, out=out)), (5, 3)),
+    "fft into": (lambda a: (lambda out: (np.fft.fft(a, None, -1, None, out), out)[1].real)(np.zeros(8, np.result_type(a, np.complex64))), (8,)),
+    "apply_along_axis": (lambda a: np.apply_along_axis(np.cumsum, 1, a), (3, 4)),
+    "apply_along_axis to a number": (lambda a: np.apply_along_axis(np.linalg.norm, 0, a), (3, 4)),
+    "apply_along_axis to a matrix": (lambda a: np.apply_along_axis(lambda r: np.outer(r, r), 0, a), (3, 4, 2)),
+    "apply_along_axis of a line": (lambda a: np.apply_along_axis(np.convolve, 0, a, KERNEL, mode="same"), (5,)),
+    "apply_along_axis with arguments": (lambda a: np.apply_along_axis(np.percentile, -1, a, 30), (3, 4)),
+    "apply_over_axes": (lambda a: np.apply_over_axes(np.sum, a, [0, -1]), (3, 4, 2)),
+    "apply_over_axes once": (lambda a: np.apply_over_axes(np.cumsum, a, 0), (3, 4, 2)),
+}  # fmt: skip
+
+
 def drawn(shapes, dtype, seed):
     rng = np.random.default_rng([seed, 7])
     return [np.asarray(rng.standard_normal(shape) * 2, dtype) for shape in shapes]

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from numpy.polynomial import polynomial
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -187,6 +188,16 @@ def test_polynomials(dtype):
         check(np.vander, p, columns)
     if not dtype.startswith("complex") and dtype != "float16":
         check(np.poly, p)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_polynomials_in_two_variables(dtype):
+    c = random(3, 4, dtype=dtype)
+    x, y = random(2, 5, dtype=dtype, seed=1), random(2, 5, dtype="float32", seed=2)
+    for coefficients in (c, Plain(c), [[1, 2], [0.5, -1]]):
+        check(polynomial.polyval2d, x, y, coefficients)
+        check(polynomial.polygrid2d, x, y[0], coefficients)
+    check(polynomial.polyval2d, x, y, random(3, 2, 2, dtype=dtype))
 
 
 def test_polynomials_of_numbers_without_bounds():
