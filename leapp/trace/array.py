@@ -31,7 +31,7 @@ from leapp.trace._twins import Handle, Tape
 from leapp.trace.constants import no_hooks
 from leapp.trace.made import pause, resume, unwatched, watched
 from leapp.trace.recorder import NO_MEMORY, OpInfo
-from leapp.trace.scalar import SCALARS, asks_by_itself, heard, plain_scalar, traced_scalar
+from leapp.trace.scalar import SCALARS, asks_by_itself, heard, open_recording, plain_scalar, traced_scalar
 from leapp.trace.source import caller
 from leapp.trace.tensor import TRACED
 
@@ -911,8 +911,9 @@ def computed(function: Any, args: Any, kwargs: Any, result: Any) -> Any:
 
 
 def made_inside(array: Any) -> Any:
-    """An array that was made while a node is open, of no traced value: under our class, so that writes are seen."""
-    return wrapped(array, None) if type(array) is np.ndarray and has_torch_dtype(array.dtype) else array
+    """An array of no traced value, while a node is open in this thread: under our class, so that writes are seen."""
+    ours = type(array) is np.ndarray and has_torch_dtype(array.dtype) and open_recording() is not None
+    return wrapped(array, None) if ours else array
 
 
 @unwatched
@@ -935,7 +936,7 @@ def _indexed(array: TracedNpArray, index: Any) -> Any:
     if recording is None:
         result = watched(operator.getitem, base, plain(index)) if value is None else base[plain(index)]
         if value is None and isinstance(result, np.ndarray):
-            return wrapped(result, None)
+            return made_inside(result)
         return _kept_wire(array, result) if value is not None else result
     result = base[plain(index)]
     call = _Call(recording, caller(2))

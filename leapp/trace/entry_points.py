@@ -23,13 +23,12 @@ import torch
 
 from leapp.errors import UnrecordableOpError
 from leapp.trace._lineage import Value, plain_class
-from leapp.trace.scalar import SCALARS, asks_by_itself, plain_deep, recording_of
+from leapp.trace.scalar import SCALARS, asks_by_itself, open_recording, plain_deep, recording_of
 from leapp.trace.source import caller
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leapp.trace.node import Recording
     from leapp.trace.session import Session
 
 _sessions: list[Session] = []
@@ -99,10 +98,6 @@ def _array() -> Any:
     return sys.modules["leapp.trace.array"]
 
 
-def _open_node() -> Recording | None:
-    return next((found for each in _sessions if (found := each.open_in_this_thread()) is not None), None)
-
-
 _OTHERS: Final = frozenset(("numpy", "leapp", "torch"))
 
 
@@ -137,9 +132,7 @@ def _constructor(original: Any) -> Callable[..., Any]:
         if value is not None:
             return _of_traced(original, args, kwargs, value)
         result = original(*args, **kwargs)
-        if type(result) is np.ndarray and _open_node() is not None:
-            return _array().made_inside(result)
-        return result
+        return _array().made_inside(result) if type(result) is np.ndarray else result
 
     return wrapper
 
@@ -178,7 +171,7 @@ def _from_iterator(original: Any) -> Callable[..., Any]:
     """``np.fromiter``: the values are looked at before NumPy takes them."""
 
     def wrapper(iter: Any, dtype: Any, count: int = -1, **kwargs: Any) -> Any:  # NumPy's own names
-        if _of_the_machinery() or _open_node() is None:
+        if _of_the_machinery() or open_recording() is None:
             return original(iter, dtype, count, **kwargs)
         items = list(iter if count < 0 else itertools.islice(iter, count))
         value = _first_value(items)
@@ -226,7 +219,7 @@ def _in_brackets(original: Any) -> Callable[..., Any]:
         value = _first_value(items)
         if value is None:
             result = original(self, key)
-            return result if type(result) is not np.ndarray or _open_node() is None else _array().made_inside(result)
+            return _array().made_inside(result) if type(result) is np.ndarray else result
         recording = recording_of(value)
         result = original(self, plain_deep(key))
         if recording is None:

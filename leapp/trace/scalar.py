@@ -97,13 +97,14 @@ class _ScalarType(type):
             return None
         if _asked.call is None or _asked.call[0] != here:  # each traced class among the operands is asked
             settle()
-            recording = _open_recording()
+            recording = open_recording()
             if recording is not None:
                 _asked.call = here, recording, caller()
         return _array_ufunc
 
 
-def _open_recording() -> Recording | None:
+def open_recording() -> Recording | None:
+    """The innermost node that is being recorded in this thread."""
     from leapp.trace import crossings
 
     return next((found for each in crossings._sessions if (found := each.open_in_this_thread()) is not None), None)

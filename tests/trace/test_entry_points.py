@@ -294,8 +294,12 @@ def test_outside_a_node_arrays_are_plain(make_session):
     (x,) = declared(session, np.ones(3))
     assert type(np.zeros(3)) is type(x)
     assert type(np.pad(np.ones(2), 1).base) is not type(x)
+    made = np.zeros(3)
+    assert type(made + 1) is type(made[1:]) is type(x)
     session.output_tensors("n", {"y": x * 2})
     assert type(np.zeros(3)) is np.ndarray
+    for later in (made + 1, np.sin(made), made[1:], made.reshape(3, 1), made.copy()):
+        assert type(later) is np.ndarray
 
 
 def test_lists_of_a_finished_node_are_plain(make_session):
