@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import torch
 
-from leapp.ops._np_checks import Accumulated
+from leapp.ops._np_checks import Scaled
 from leapp.ops._np_row import Group, NoTwin, Op, Unsupported
 from leapp.ops._np_twin import (
     broadcast,
@@ -504,7 +504,7 @@ def _pad(
     raise Unsupported(f"mode {mode!r}" + (f" with reflect_type {reflect_type!r}" if isinstance(mode, str) else ""))
 
 
-PADDED: Final = Accumulated(2)
+PADDED: Final = Scaled(4)
 """Only means and ramps are computed."""
 
 GROUPS: Final[tuple[Group, ...]] = (
