@@ -243,6 +243,7 @@ class _ThreadState(threading.local):
     open: bool = False
     own: str = ""
     """The folder of the installed package that opened the node: its code is the user's own."""
+    noting: bool = False
     before: Any = None
     owners: tuple[Callable[[np.ndarray[Any, Any]], bool] | None, ...] = ()
     """Of each session that has a node open, what tells of an array whether it lies in memory of the trace."""
@@ -545,10 +546,15 @@ class _Block(ctypes.c_void_p):
     _check_retval_ = operator.attrgetter("value")
 
     def __del__(self) -> None:
-        if not _thread_state.open:  # in a context that was copied inside a node
+        state = _thread_state
+        if not state.open or state.noting:  # in a context that was copied inside a node; an array made by a look at one
             _notes.pop(self.value or 0, None)
         elif self.value is not None:
-            _note(self.value, sys._getframe(1))
+            state.noting = True
+            try:
+                _note(self.value, sys._getframe(1))
+            finally:
+                state.noting = False
 
 
 class _Thread(int):

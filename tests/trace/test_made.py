@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 import scipy.signal
+import torch
 from numpy import array as imported_array
 from numpy._core.multiarray import get_handler_name
 from scipy import ndimage
@@ -534,3 +535,9 @@ def test_nested_nodes_and_exceptions_leave_the_allocator_of_before(make_session)
     assert get_handler_name(np.sqrt(table)) == "leapp"
     session.stop()
     assert get_handler_name(np.sqrt(table)) == "default_allocator"
+
+
+def test_arrays_that_run_backwards_are_outputs(record):
+    # A look at such an array makes another one, which is not looked at in turn.
+    recorded = record(lambda a: np.flip(a, 0), np.arange(6.0).reshape(2, 3))
+    assert recorded(torch.ones(2, 3) * torch.tensor([[1.0], [2.0]])).tolist() == [[2.0] * 3, [1.0] * 3]
