@@ -53,7 +53,7 @@ def _may_need(node: fx.Node) -> bool:
     if _FORMS[node.target] is _resampled:
         image: Any = node.args[0]
         return not image.meta["val"].is_floating_point()
-    if _FORMS[node.target] in (_acos, _asin, _atan):
+    if node.target in _OF_DOUBLES:
         return bool(node.meta["val"].dtype == torch.float64)
     return True
 
@@ -222,8 +222,91 @@ def _acos(x: torch.Tensor) -> Any:
 
 
 def _atan(x: torch.Tensor) -> Any:
-    """As ``_asin``."""
-    return _asin(x / (1 + x * x).sqrt()) if x.dtype == torch.float64 else NotImplemented
+    """As ``_asin``; of the inverse where that is smaller."""
+    if x.dtype != torch.float64:
+        return NotImplemented
+    size = x.abs()
+    steep = size > 1
+    ratio = torch.where(steep, 1 / size, size)
+    angle = _asin(ratio / (1 + ratio * ratio).sqrt())
+    angle = torch.where(steep, _HALF_PI[0] - angle + _HALF_PI[1], angle)
+    return torch.where(x < 0, -angle, angle)
+
+
+def _atan2(y: torch.Tensor, x: torch.Tensor) -> Any:
+    """As ``_asin``: the angle to the nearer axis, and from there around."""
+    if y.dtype != torch.float64 or x.dtype != torch.float64:
+        return NotImplemented
+    wide, high = x.abs(), y.abs()
+    near, far = torch.minimum(wide, high), torch.maximum(wide, high)
+    ratio = torch.where(far == 0, 0.0, torch.where(near == far, 1.0, near / far))
+    angle = _asin(ratio / (1 + ratio * ratio).sqrt())
+    angle = torch.where(high > wide, _HALF_PI[0] - angle + _HALF_PI[1], angle)
+    angle = torch.where(_below_zero(x), 2 * _HALF_PI[0] - angle + 2 * _HALF_PI[1], angle)
+    angle = torch.where(_below_zero(y), -angle, angle)
+    return torch.where(torch.isnan(x) | torch.isnan(y), math.nan, angle)
+
+
+def _below_zero(x: torch.Tensor) -> torch.Tensor:
+    """The sign, also of zero: the exporter's own is that of the value."""
+    return (x < 0) | (1 / x < 0)
+
+
+def _tan(x: torch.Tensor) -> Any:
+    """Onnxruntime has sine and cosine of float64, and no tangent."""
+    return x.sin() / x.cos() if x.dtype == torch.float64 else NotImplemented
+
+
+def _sinh_small(x: torch.Tensor) -> torch.Tensor:
+    """Sinh of -1 .. 1: its series, from the last term that float64 sees."""
+    square, total = x * x, torch.ones_like(x)
+    for place in range(18, 0, -2):
+        total = 1 + square / (place * (place + 1)) * total
+    return x * total
+
+
+def _sinh(x: torch.Tensor) -> Any:
+    """As ``_tan``, from exponentials."""
+    if x.dtype != torch.float64:
+        return NotImplemented
+    return torch.where(x.abs() < 1, _sinh_small(x.clamp(-1, 1)), (x.exp() - (-x).exp()) / 2)
+
+
+def _cosh(x: torch.Tensor) -> Any:
+    """As ``_sinh``."""
+    return (x.exp() + (-x).exp()) / 2 if x.dtype == torch.float64 else NotImplemented
+
+
+def _asinh(x: torch.Tensor) -> Any:
+    """As ``_asin``: small ones by Newton, large ones by the logarithm, huge ones without a square."""
+    if x.dtype != torch.float64:
+        return NotImplemented
+    size = x.abs()
+    small = size.clamp(max=1)
+    near = small.float().asinh().double()
+    for _ in range(2):
+        near = near - (_sinh_small(near) - small) / ((near.exp() + (-near).exp()) / 2)
+    some = size.clamp(max=1e9)
+    far = torch.where(size > 1e9, (2 * size).log(), (some + (some * some + 1).sqrt()).log())
+    found = torch.where(size < 1, near, far)
+    return torch.where(x < 0, -found, found)
+
+
+def _acosh(x: torch.Tensor) -> Any:
+    """As ``_asinh``, of half the way: near 1 the result is small."""
+    return 2 * _asinh(((x - 1) / 2).sqrt()) if x.dtype == torch.float64 else NotImplemented
+
+
+def _atanh(x: torch.Tensor) -> Any:
+    """As ``_asinh``."""
+    if x.dtype != torch.float64:
+        return NotImplemented
+    small = x.clamp(-0.5, 0.5)
+    near = small.float().atanh().double()
+    for _ in range(2):
+        tangent = near.tanh()
+        near = near - (tangent - small) / (1 - tangent * tangent)
+    return torch.where(x.abs() < 0.5, near, ((1 + x) / (1 - x)).log() / 2)
 
 
 def _index_copy(x: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor) -> Any:
@@ -282,14 +365,26 @@ def _resampled(x: torch.Tensor, *_: Any, **__: Any) -> Any:
     return NotImplemented
 
 
+_OF_DOUBLES: Final[dict[Any, Callable[..., Any]]] = {
+    _aten.acos.default: _acos,
+    _aten.acosh.default: _acosh,
+    _aten.asin.default: _asin,
+    _aten.asinh.default: _asinh,
+    _aten.atan.default: _atan,
+    _aten.atan2.default: _atan2,
+    _aten.atanh.default: _atanh,
+    _aten.cosh.default: _cosh,
+    _aten.sinh.default: _sinh,
+    _aten.tan.default: _tan,
+}
+"""What onnxruntime has of float32 alone."""
+
 _FORMS: Final[dict[Any, Callable[..., Any]]] = {
     _aten.scaled_dot_product_attention.default: _attention,
     _aten.cross_entropy_loss.default: _cross_entropy,
     _aten.multilabel_margin_loss.default: _multilabel_margin,
     _aten.lstm.input: _projected_lstm,
-    _aten.acos.default: _acos,
-    _aten.asin.default: _asin,
-    _aten.atan.default: _atan,
+    **_OF_DOUBLES,
     _aten.index_copy.default: _index_copy,
     _aten.index_fill.int_Scalar: _index_fill,
     _aten.index_fill.int_Tensor: _index_fill,

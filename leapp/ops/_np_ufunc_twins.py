@@ -207,15 +207,21 @@ def spacing(x: Any) -> Any:
 
 
 def ldexp(x: Any, exponent: Any) -> Any:
-    """Rounded once, also where the result is a denormal number; NumPy's integers may be of any size."""
-    if x.dtype is not torch.float64:  # double precision holds every result, and the cast rounds it
-        scaled = torch.clamp(cast(exponent, torch.int64), -700, 700)
-        return cast(cast(x, torch.float64) * torch.exp2(cast(scaled, torch.float64)), x.dtype)
-    mantissa, own = torch.frexp(x)
-    total = torch.clamp(cast(exponent, torch.int64), -5000, 5000) + own
-    far = torch.where(total > 0, 1000, -1000)
-    near = cast(torch.clamp(total - far, -1022, 1022), torch.float64)
-    return mantissa * torch.exp2(cast(far, torch.float64)) * torch.exp2(near)
+    """In double precision, and in three steps, as the power alone may be out of range where the result is not."""
+    steps = torch.clamp(cast(exponent, torch.int64), -2200, 2200)
+    third = torch.div(steps, 3, rounding_mode="trunc")
+    once, last = (torch.exp2(cast(each, torch.float64)) for each in (third, steps - 2 * third))
+    return cast(widened(x) * once * once * last, x.dtype)
+
+
+def square(x: Any) -> Any:
+    """Integers; few runtimes have powers of them."""
+    return torch.mul(x, x)
+
+
+def negative(x: Any) -> Any:
+    """Unsigned integers, in terms that every runtime has for them."""
+    return torch.bitwise_not(x) + 1
 
 
 def cbrt(x: Any) -> Any:
@@ -231,6 +237,19 @@ def cbrt(x: Any) -> Any:
     root = torch.where(torch.isfinite(better), better, root)
     root = root * torch.where(small, 2.0**-200, torch.where(large, 2.0**200, torch.ones_like(size)))
     return torch.copysign(root, x)
+
+
+def power(a: Any, b: Any) -> Any:
+    """Small integers wrap around as those of 64 bits do, and few runtimes have powers of them."""
+    dtype = (a if is_tensor(a) else b).dtype
+    if dtype.is_complex:
+        return complex_power(a, b)
+    if dtype in _SMALL:
+        a, b = (cast(each, torch.int64) if is_tensor(each) else each for each in (a, b))
+    return torch.pow(a, b)
+
+
+_SMALL: Final = frozenset({torch.int8, torch.int16, torch.uint8})
 
 
 def complex_power(a: Any, b: Any) -> Any:
@@ -266,10 +285,15 @@ def always(x: Any) -> Any:
 _ONES: Final = 0x7FFF_FFFF_FFFF_FFFF
 
 
-def logical_shift(a: Any, by: Any) -> Any:
-    """Shifts zeros in from the left, also where int64 stands for uint64."""
+def left_shift(a: Any, by: Any) -> Any:
+    """Unsigned integers as int64."""
+    return torch.bitwise_left_shift(cast(a, torch.int64), cast(by, torch.int64) if is_tensor(by) else by)
+
+
+def right_shift(a: Any, by: Any) -> Any:
+    """Unsigned integers as int64: zeros come in from the left, also where that stands for uint64."""
     if a.dtype is torch.uint8:
-        return torch.bitwise_right_shift(a, by)
+        return torch.bitwise_right_shift(cast(a, torch.int64), cast(by, torch.int64) if is_tensor(by) else by)
     rest = torch.bitwise_right_shift(torch.bitwise_right_shift(a, 1) & _ONES, by - 1)
     return torch.where(torch.eq(by, 0), a, rest) if is_tensor(by) else (rest if by else torch.clone(a))
 
@@ -292,9 +316,11 @@ def unsigned_bitwise_count(x: Any) -> Any:
 
 
 def matmul(a: Any, b: Any) -> Any:
-    """Of booleans: whether any pair of elements is true in both."""
+    """Of booleans: whether any pair of elements is true in both; small integers wrap around as larger ones do."""
     if a.dtype is torch.bool:
         return torch.ne(torch.matmul(cast(a, torch.int64), cast(b, torch.int64)), 0)
+    if a.dtype in _SMALL:
+        a, b = cast(a, torch.int32), cast(b, torch.int32)
     return torch.matmul(a, b)
 
 

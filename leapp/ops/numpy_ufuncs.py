@@ -103,18 +103,16 @@ _ARITHMETIC: Final = _group(
         note=_REMAINDER,
     ),
     _of_each(np.divmod, twin=twins.divmod_, numbers=(1,), note="as floor_divide and remainder"),
-    _of_each(
-        np.power, direct=torch.pow, kinds="iuf", twin=twins.complex_power, numbers=(0, 1), bits=True, check=_POWER
-    ),
+    _of_each(np.power, direct=torch.pow, kinds="f", twin=twins.power, numbers=(0, 1), bits=True, check=_POWER),
     _of_each(np.float_power, direct=torch.pow, kinds="f", twin=twins.complex_power, numbers=(0, 1), check=_POWER),
-    _of_each(np.negative, direct=torch.neg, bits=True),
+    _of_each(np.negative, direct=torch.neg, unsigned=twins.negative, bits=True),
     _of_each(np.positive, twin=twins.same, bits=True),
     _of_each(np.absolute, direct=torch.abs, kinds="ifc", twin=twins.same, unsigned=twins.same, bits=True, check=Ulp(2)),
     _of_each(np.fabs, direct=torch.abs),
     _of_each(
         np.sign, direct=torch.sign, kinds="i", twin=twins.sign, unsigned=twins.unsigned_sign, bits=True, check=Ulp(0)
     ),
-    _of_each(np.square, direct=torch.square, bits=True, check=_ROUNDED),
+    _of_each(np.square, direct=torch.square, kinds="fc", twin=twins.square, bits=True, check=_ROUNDED),
     _of_each(np.sqrt, direct=torch.sqrt, check=Ulp(1)),
     _of_each(np.cbrt, twin=twins.cbrt, check=Ulp(6)),
     _of_each(
@@ -176,7 +174,7 @@ _PARTS: Final = _group(
     _of_each(np.rint, direct=torch.round, kinds="f", twin=twins.rint, note="half to even, in both"),
     _of_each(np.modf, twin=twins.modf, note="the fraction of an infinity is 0"),
     _of_each(np.frexp, direct=torch.frexp),
-    _of_each(np.ldexp, twin=twins.ldexp, note="rounded once, and exponents of any size, where torch overflows"),
+    _of_each(np.ldexp, twin=twins.ldexp, check=Ulp(1), note="exponents of any size, where torch overflows"),
     _of_each(np.copysign, direct=torch.copysign, numbers=(1,)),
     _of_each(np.signbit, direct=torch.signbit),
     _of_each(np.nextafter, direct=torch.nextafter),
@@ -207,11 +205,11 @@ _BITS: Final = _group(
     _of_each(np.bitwise_or, direct=torch.bitwise_or, numbers=(1,), commutes=True, bits=True),
     _of_each(np.bitwise_xor, direct=torch.bitwise_xor, numbers=(1,), commutes=True, bits=True),
     _of_each(np.invert, direct=torch.bitwise_not, bits=True),
-    _of_each(np.left_shift, direct=torch.bitwise_left_shift, numbers=(1,), bits=True),
+    _of_each(np.left_shift, direct=torch.bitwise_left_shift, unsigned=twins.left_shift, numbers=(1,), bits=True),
     _of_each(
         np.right_shift,
         direct=torch.bitwise_right_shift,
-        unsigned=twins.logical_shift,
+        unsigned=twins.right_shift,
         numbers=(1,),
         bits=True,
     ),
@@ -220,7 +218,7 @@ _BITS: Final = _group(
 
 _PRODUCTS: Final = _group(
     "Products of matrices and vectors",
-    Op(np.matmul, direct=torch.matmul, kinds="iufc", twin=twins.matmul, bits=True, check=_PRODUCT),
+    Op(np.matmul, direct=torch.matmul, kinds="fc", twin=twins.matmul, bits=True, check=_PRODUCT),
     Op(_ufunc("vecdot"), twin=twins.vecdot, bits=True, check=_PRODUCT),
     Op(_ufunc("matvec"), twin=twins.matvec, bits=True, check=_PRODUCT),
     Op(_ufunc("vecmat"), twin=twins.vecmat, bits=True, check=_PRODUCT),

@@ -49,6 +49,21 @@ def angles(dtype):
     return lambda: (torch.cat((torch.tensor([-1.0, 1.0, 0.0, 0.5, 1 - 1e-9, -1e-7, 1.5]), rand(9) * 2 - 1)).to(dtype),)
 
 
+def wide(dtype):
+    """Every magnitude, and what is beyond the range of a function or of its square."""
+    hard = torch.tensor([0.0, -0.0, 1.0, -1.0, 1.0000001, 1e-8, -1e-300, 1e200, 400.0, -700.0, torch.inf, torch.nan])
+    return lambda: (torch.cat((hard.to(dtype), (rand(9) * 2 - 1).to(dtype), (randn(9) * 10).to(dtype))),)
+
+
+def around(dtype):
+    """All around the origin, on the axes, and at infinity."""
+    hard = torch.tensor([0.0, -0.0, 1.0, -1.0, 1e-300, 5.0, torch.inf, -torch.inf, torch.nan], dtype=dtype)
+    return lambda: (
+        torch.cat((hard.repeat(9), randn(9).to(dtype))),
+        torch.cat((hard.repeat_interleave(9), randn(9).to(dtype))),
+    )
+
+
 def weights(size, projected, *, ways):
     made = []
     for _ in range(ways):
@@ -117,6 +132,11 @@ CASES = {
     **{
         f"{name}/float64": (getattr(torch, name), angles(torch.float64)) for name in ("acos", "asin", "atan")
     },
+    **{
+        f"{name}/float64": (getattr(torch, name), wide(torch.float64))
+        for name in ("acosh", "asinh", "atan", "atanh", "cosh", "sinh", "tan")
+    },
+    "atan2/float64": (torch.atan2, around(torch.float64)),
     **{
         f"adaptive_max_pool{d}d": (
             partial(getattr(F, f"adaptive_max_pool{d}d"), output_size=3, return_indices=True),
