@@ -6,6 +6,7 @@ wrapper types, so that the stages that only ask "is this traced?" need to know n
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
@@ -52,23 +53,60 @@ class Value:
         self.stale_since: int | None = None
 
 
-_WRAPPERS: dict[type, type] = {}
+WRAPPERS: dict[type, type] = {}
 """Traced class -> the class an object gets back when its session ends."""
 
 
-def register_wrapper(traced: type, plain: type) -> None:
-    """Announce a traced class and the class it stands in for."""
-    _WRAPPERS[traced] = plain
+_UNWRAP: dict[type, Callable[[Any], Any]] = {}
+"""Traced class of NumPy's -> what gives an object of it as NumPy made it."""
+
+
+def register_wrapper(traced: type, plain: type, unwrap: Callable[[Any], Any] | None = None) -> None:
+    """Announce a traced class, the class it stands in for, and what turns an object of it into one of that."""
+    WRAPPERS[traced] = plain
+    if unwrap is not None:
+        _UNWRAP[traced] = unwrap
+
+
+def plain(thing: Any) -> Any:
+    """An argument as NumPy would have got it without us, at any depth; tensors as they are."""
+    kind = type(thing)
+    unwrap = _UNWRAP.get(kind)
+    if unwrap is not None:
+        return unwrap(thing)
+    if kind is list:
+        return [plain(each) for each in thing]
+    if kind is tuple:
+        return tuple([plain(each) for each in thing])
+    if kind is dict:
+        return {key: plain(each) for key, each in thing.items()}
+    if kind is slice:
+        return slice(plain(thing.start), plain(thing.stop), plain(thing.step))
+    return thing
+
+
+ArrayMaker = Callable[[Any, "Value | None"], Any]
+_array_makers: list[ArrayMaker] = []
+
+
+def register_array_maker(maker: ArrayMaker) -> None:
+    """Announce what puts an array of NumPy's under its traced class."""
+    _array_makers[:] = [maker]
+
+
+def traced_array(array: Any, value: Value) -> Any:
+    """An array of NumPy's under its traced class, with its lineage."""
+    return _array_makers[0](array, value)
 
 
 def plain_class(traced: type) -> type | None:
     """The class that ``traced`` stands in for; None when it is no traced class."""
-    return _WRAPPERS.get(traced)
+    return WRAPPERS.get(traced)
 
 
 def value_of(thing: Any) -> Value | None:
     """The lineage of a traced object; None for anything else."""
-    if type(thing) in _WRAPPERS:
+    if type(thing) in WRAPPERS:
         value: Value | None = getattr(thing, ATTRIBUTE, None)
         return value
     return None

@@ -61,13 +61,10 @@ class Handle:
         """Number of axes."""
         return len(self.size)
 
-    def stride(self) -> tuple[int, ...]:
-        """Steps along the axes in memory, where all elements are evaluated."""
-        return self.tensor.stride()
-
-    def dim(self) -> int:
-        """Number of axes."""
-        return len(self.size)
+    def stride(self, axis: int | None = None) -> Any:
+        """Strides of the evaluated tensor."""
+        strides = self.tensor.stride()
+        return strides if axis is None else strides[axis]
 
     def numel(self) -> int:
         """Number of elements."""

@@ -26,7 +26,7 @@ from leapp.ops.numpy_table import row_of
 from leapp.ops.numpy_ufuncs import ufunc_twin
 from leapp.ops.torch_table import row_of as torch_row_of
 from leapp.trace._arrays import from_numpy, has_torch_dtype, owner_of, tensor_of
-from leapp.trace._lineage import Value, register_wrapper
+from leapp.trace._lineage import Value, plain, register_array_maker, register_wrapper
 from leapp.trace._twins import Handle, Tape
 from leapp.trace.constants import no_hooks
 from leapp.trace.made import pause, resume, unwatched, watched
@@ -88,15 +88,15 @@ class TracedNpArray(np.ndarray[Any, Any]):
         _assigned(self, index, value)
 
 
-register_wrapper(TracedNpArray, np.ndarray)
-
-
 def plain_array(array: Array) -> Array:
     """The same memory under NumPy's own class."""
     if type(array) is TracedNpArray:
         known = array._plain
         return known if known is not None else _view(array, np.ndarray)
     return array
+
+
+register_wrapper(TracedNpArray, np.ndarray, plain_array)
 
 
 def wrapped(result: Any, value: Value | None) -> Any:
@@ -111,25 +111,10 @@ def wrapped(result: Any, value: Value | None) -> Any:
     return result if value is None else traced_scalar(result, value)
 
 
+register_array_maker(wrapped)
+
+
 # --- what goes in ---------------------------------------------------------------------------------------------------
-
-
-def plain(thing: Any) -> Any:
-    """An argument as NumPy would have got it without us, at any depth."""
-    kind = type(thing)
-    if kind is TracedNpArray:
-        return plain_array(thing)
-    if kind in SCALARS:
-        return plain_scalar(thing)
-    if kind is list:
-        return [plain(each) for each in thing]
-    if kind is tuple:
-        return tuple([plain(each) for each in thing])
-    if kind is dict:
-        return {key: plain(each) for key, each in thing.items()}
-    if kind is slice:
-        return slice(plain(thing.start), plain(thing.stop), plain(thing.step))
-    return thing
 
 
 def first_value(things: Any) -> Value | None:
@@ -413,7 +398,12 @@ def _dtype_of(tensor: torch.Tensor) -> np.dtype[Any]:
 
 
 def _finish(checker: _Checker, result: Any, made: Any, *, part: bool = False) -> Any:
-    """The result of a recorded call as the user gets it: each array and scalar with the node that stands for it."""
+    """The result of a recorded call as the user gets it: each array and scalar with the node that stands for it.
+
+    Where NumPy gives a number or truth value of Python's, the user gets NumPy's own of the same value.
+    """
+    if type(result) in _PYTHON_NUMBERS and type(made) is Handle:
+        result = _PYTHON_NUMBERS[type(result)](result)
     if isinstance(result, (np.ndarray, np.generic)):
         call = checker.call
         if isinstance(made, torch.Tensor):
@@ -431,6 +421,9 @@ def _finish(checker: _Checker, result: Any, made: Any, *, part: bool = False) ->
             return parts
         return type(result)(*parts) if hasattr(result, "_fields") else tuple(parts)
     return result
+
+
+_PYTHON_NUMBERS: Final[dict[type, Any]] = {bool: np.bool_, int: np.int64, float: np.float64}
 
 
 def _result(call: _Call, result: Any, handle: Handle) -> Any:
@@ -462,7 +455,7 @@ def _result(call: _Call, result: Any, handle: Handle) -> Any:
     value.stale_since = stale_since
     value.dynamic = call.dynamic and len(handle.size) > 0
     if isinstance(result, np.ndarray) and result.base is None:
-        recording.arrays[id(result)] = (weakref.ref(result), value)
+        recording.note_array(result, value)
     return wrapped(result, value)
 
 
@@ -553,6 +546,7 @@ class _Target:
 def array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
     """A ufunc, or one of its methods, that was given something traced."""
     del self
+    heard()
     value = first_value(inputs) or (first_value(kwargs.values()) if kwargs else None)
     recording = recording_of(value)
     given = [plain(each) for each in inputs]
@@ -1050,18 +1044,27 @@ def _kept_wire(source: TracedNpArray, result: Any) -> Any:
 @unwatched
 def method(self: Any, name: str, args: Any, kwargs: Any) -> Any:
     """A method of an array or a scalar, recorded as the function that does the same."""
-    bound = getattr(plain(self), name)
+    bound = _bound(plain(self), name)
     value = first_value((self, args)) or (first_value(kwargs.values()) if kwargs else None)
     recording = recording_of(value)
     if recording is None:
         return _outside_method(bound, name, self, args, kwargs, value)
-    function, arranged = _METHODS[name]
+    function, arranged = _METHODS.get(name, (None, None))
+    if function is None:
+        recording.session.escapes.no_twin(f"ndarray.{name}", recording.name, "")
+        return bound(*plain(args), **plain(kwargs))
     given, keywords = arranged(*args, **kwargs) if arranged is not None else (args, kwargs)
     if isinstance(function, np.ufunc):
         return computed(function, (self, *given), keywords, bound(*plain(args), **plain(kwargs)))
     return function_called(
         recording, function, lambda *_, **__: bound(*plain(args), **plain(kwargs)), (self, *given), keywords
     )
+
+
+def _bound(thing: Any, name: str) -> Any:
+    """A method; of a property, what gives it."""
+    found = getattr(thing, name)
+    return found if callable(found) and name not in ("T", "mT") else lambda: found
 
 
 def _outside_method(bound: Any, name: str, self: Any, args: Any, kwargs: Any, value: Value | None) -> Any:
@@ -1144,6 +1147,10 @@ _METHODS: Final[dict[str, tuple[Any, Any]]] = {
     "copy": (np.copy, _only_order),
     "astype": (numpy_indexing.astype, _only_dtype),
     "view": (numpy_indexing.view, None),
+    "T": (np.transpose, None),
+    "mT": (np.matrix_transpose, None),
+    "real": (np.real, None),
+    "imag": (np.imag, None),
 }
 """Method -> the function in the table that does the same, and how its arguments become that one's."""
 
@@ -1168,10 +1175,100 @@ def _reading(name: str) -> Any:
     return read
 
 
-for _name in _METHODS:
+for _name in _METHODS.keys() - {"T", "mT", "real", "imag"}:
     setattr(TracedNpArray, _name, _forwarded(_name))
 for _name in (
     "__bool__ __int__ __float__ __complex__ __index__ __contains__ __format__ __repr__ __str__ item tolist tobytes "
     "tofile dump dumps __reduce__ __reduce_ex__"
 ).split():
     setattr(TracedNpArray, _name, _reading(_name))
+
+
+def _sorted_in_place(self: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> None:
+    """``x.sort()``."""
+    given = {"axis": axis, "kind": kind, "order": order, "stable": stable}
+    _in_place(self, "sort", np.sort, (), {name: each for name, each in given.items() if each is not None})
+
+
+def _partitioned_in_place(self: Any, kth: Any, axis: Any = -1, kind: Any = "introselect", order: Any = None) -> None:
+    """``x.partition(k)``."""
+    _in_place(self, "partition", np.partition, (kth,), {"axis": axis, "kind": kind, "order": order})
+
+
+def _filled(self: Any, value: Any) -> None:
+    """``x.fill(value)``."""
+    _assigned(self, Ellipsis, value)
+
+
+def _copied(self: Any, memo: Any = None) -> Any:
+    """``copy.copy(x)`` and ``copy.deepcopy(x)``."""
+    del memo
+    return method(self, "copy", (), {})
+
+
+def _length(self: Any) -> int:
+    """``len(x)``, which follows the data where a mask chose the elements."""
+    return len(_measured(self, "__len__"))
+
+
+def _measured(self: Any, op: str) -> Array:
+    value: Value | None = self._leapp
+    if value is not None and value.dynamic:
+        return _read(self, op)
+    return plain_array(self)
+
+
+def _reshaped_in_place(self: Any, shape: Any) -> None:
+    """``x.shape = shape``: the same object, which sees its memory in another way from now on."""
+    new = self.reshape(shape)
+    base = plain_array(self)
+    if not np.shares_memory(base, plain_array(new)) and base.size:
+        base.shape = shape  # NumPy says that it cannot
+    _shape.__set__(self, shape)
+    self._plain, self._leapp = new._plain, new._leapp
+
+
+def _refused_setter(name: str) -> Any:
+    def refuse(self: Any, value: Any) -> None:
+        recording = recording_of(self._leapp)
+        if recording is None:
+            setattr(plain_array(self), name, value)
+            return
+        raise UnrecordableOpError(
+            node=recording.name, op=f"assigning to ndarray.{name}", where=recording.where(caller()),
+            why="the object would see its memory in a way that the graph does not know",
+            advice="Take a new array: x.view(dtype), x.reshape(shape), np.lib.stride_tricks.",
+        )  # fmt: skip
+
+    return refuse
+
+
+def _part_written(name: str) -> Any:
+    def write(self: Any, value: Any) -> None:
+        getattr(self, name)[...] = value
+
+    return write
+
+
+def _reading_property(name: str) -> Any:
+    return lambda self: getattr(_read(self, name), name)
+
+
+def _through(name: str) -> Any:
+    return lambda self: method(self, name, (), {})
+
+
+TracedNpArray.sort = _sorted_in_place  # type: ignore[method-assign]
+TracedNpArray.partition = _partitioned_in_place  # type: ignore[method-assign]
+TracedNpArray.fill = _filled  # type: ignore[method-assign]
+TracedNpArray.__copy__ = TracedNpArray.__deepcopy__ = _copied  # type: ignore[method-assign]
+TracedNpArray.__len__ = _length  # type: ignore[method-assign]
+for _name, _setter in {"T": None, "mT": None, "real": _part_written("real"), "imag": _part_written("imag")}.items():
+    setattr(TracedNpArray, _name, property(_through(_name), _setter))
+for _name, _setter in {
+    "shape": _reshaped_in_place, "dtype": _refused_setter("dtype"), "strides": _refused_setter("strides")
+}.items():  # fmt: skip
+    _getter: Any = getattr(np.ndarray, _name).__get__
+    setattr(TracedNpArray, _name, property(_getter, _setter))
+for _name in ("flat", "data", "ctypes", "__array_interface__", "__array_struct__"):
+    setattr(TracedNpArray, _name, property(_reading_property(_name)))

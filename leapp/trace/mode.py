@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 
@@ -64,6 +65,10 @@ class NodeMode(TorchFunctionMode):
             return func(*args, **kwargs)
         if recording.constants.sees_trace(args) or (kwargs and recording.constants.sees_trace(tuple(kwargs.values()))):
             return on_traced_memory(func, row, args, kwargs, recording)
+        if row.kind is Kind.CROSSING:
+            for thing in (*args, *kwargs.values()):
+                if type(thing) is np.ndarray:
+                    recording.made_here(thing)
         result = self._drawn(func, row.name, args, kwargs, recording) if row.random else func(*args, **kwargs)
         if type(result) is torch.Tensor and not any(result is each for each in args):
             recording.constants.made_inside(result)

@@ -28,10 +28,11 @@ from leapp.errors import (
 from leapp.graph._base import NodeGraph
 from leapp.trace._arrays import has_torch_dtype, is_array, owner_of, tensor_of
 from leapp.trace._lineage import PortId, Value, plain_class, value_of
+from leapp.trace._lineage import plain as plain_of
 from leapp.trace.alias import old_content_is_read
 from leapp.trace.array import TracedNpArray, plain_array, wrapped
-from leapp.trace.array import plain as plain_thing
 from leapp.trace.constants import Constants, byte_range, no_hooks, plain, same_bytes
+from leapp.trace.copies import keep_copies
 from leapp.trace.made import where_made
 from leapp.trace.recorder import OpInfo, Recorder
 from leapp.trace.scalar import settle
@@ -232,6 +233,17 @@ class Recording:
 
     # --- arrays ---------------------------------------------------------------------------------------------------
 
+    def note_array(self, array: Any, value: Value) -> None:
+        """An array that owns the memory of a recorded result: plain views of it are known by it."""
+        self.arrays[id(array)] = (weakref.ref(array), value)
+
+    def made_here(self, array: Any) -> bool:
+        """Whether a plain array was made while the node was open; names the call that made it of traced data."""
+        found = where_made(array)
+        if found is not None and found.reads_trace:
+            self.session.escapes.made_by_reader(found, self.name)
+        return found is not None
+
     def array_over(self, array: Any) -> Value | None:
         """What stands for the memory of a plain array that owns, or sees, the result of a recorded call."""
         owner = owner_of(array)
@@ -254,10 +266,8 @@ class Recording:
                 assert value.fx is not None
                 self.constants.add_input(value.fx, value.memory, whole)
                 self.constants.arrays_in_trace = True
-        elif (found := where_made(array)) is not None:
+        elif self.made_here(array):
             made_inside = True
-            if found.reads_trace:
-                self.session.escapes.made_by_reader(found, self.name)
         backwards = tuple(axis for axis, stride in enumerate(array.strides) if stride < 0)
         if not backwards:
             tensor = tensor_of(array)
@@ -299,6 +309,8 @@ class Recording:
         static = [leaf._replace(tensor=_tensor(leaf.tensor)) for leaf in static]
         outputs = [*leaves, *static]
         self._check_inputs_unwritten()
+        clones = keep_copies(self.recorder)
+        nodes = [clones.get(node, node) for node in nodes]
         self.recorder.finish(tuple(nodes))
         self._check_hidden_state()
         attributes = self.constants.finish()
@@ -444,7 +456,7 @@ def _tensor(thing: Any) -> torch.Tensor:
         tensor: torch.Tensor = thing
         return tensor
     with no_hooks():
-        return tensor_of(np.array(plain_thing(thing)) if isinstance(thing, np.generic) else plain_array(thing))
+        return tensor_of(np.array(plain_of(thing)) if isinstance(thing, np.generic) else plain_array(thing))
 
 
 def spec_of(tensor: torch.Tensor) -> TensorSpec:

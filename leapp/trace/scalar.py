@@ -511,7 +511,7 @@ _TRACED.update(
     if np.dtype(kind).name in _dtypes.BY_NAME and kind is not np.bool
 )
 for _kind, _class in _TRACED.items():
-    register_wrapper(_class, _kind)
+    register_wrapper(_class, _kind, plain_scalar)
 
 SCALARS: Final = frozenset(_TRACED.values())
 """All traced scalar classes."""

@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import torch
 
+from leapp import _dtypes
 from leapp.errors import UnrecordableOpError, WrongThreadError
 from leapp.ops import aten
 from leapp.ops._row import Kind, Row
 from leapp.ops.filled import FILLED
 from leapp.ops.torch_table import FUSED_NAMES, GRADIENTS, LENGTHS, LISTS, MAY_DRAW, SELECTS, STATISTICS, row_of
-from leapp.trace._lineage import Value, plain_class, register_wrapper
+from leapp.trace._lineage import WRAPPERS, Value, plain, plain_class, register_wrapper, traced_array
 from leapp.trace.constants import no_hooks, no_modes_below, same_bytes
 from leapp.trace.recorder import NO_MEMORY, OpInfo
 from leapp.trace.source import Place, caller
@@ -189,10 +190,8 @@ class Call:
             return {key: self.argument(item) for key, item in thing.items()}
         if isinstance(thing, torch.Tensor):
             return self._constant(thing)
-        if isinstance(thing, np.generic):
-            return thing.item()
-        if isinstance(thing, np.ndarray):
-            return self.argument(torch.from_numpy(thing))
+        if isinstance(thing, (np.generic, np.ndarray)):
+            return self._of_numpy(thing, kind)
         if isinstance(thing, tuple):
             return tuple([self.argument(item) for item in thing])
         if isinstance(thing, (int, float, str)):
@@ -210,6 +209,24 @@ class Call:
         )
         error.__dict__[_FORMLESS] = True
         raise error
+
+    def _of_numpy(self, thing: Any, kind: type) -> Any:
+        """A traced array or scalar of NumPy's, or a plain one."""
+        value: Value | None = thing._leapp if kind in WRAPPERS else None
+        if value is not None:
+            if value.recording is self.recording:
+                self.memories.append((value.storage, value.memory))
+                return value.fx
+            if not value.buffer:
+                raise self.recording.foreign(value, self.place)
+        if isinstance(thing, np.generic):
+            return thing.item()
+        with no_hooks():
+            tensor, node, memory, address = self.recording.use_array(thing, self.place)
+        self.memories.append((address, memory))
+        self.tensors.append(tensor)
+        self.constants = [*(self.constants or ()), address]
+        return node
 
     def versions(self) -> list[int]:
         """How often each tensor argument was written; -1 for inference tensors, which keep no count."""
@@ -352,6 +369,8 @@ def first_value(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Value | None:
             value = first_value((thing.start, thing.stop, thing.step), {})
         elif kind is dict:
             value = first_value((), thing)
+        elif kind in WRAPPERS:
+            value = thing._leapp  # an array or a scalar of NumPy's
         if value is not None:
             if value.recording is not None and value.recording.open:
                 return value
@@ -752,6 +771,8 @@ def _adopt_written(call: Call) -> None:
 def _special(func: Any, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any], recording: Recording) -> Any:
     """Calls that are not simply appended to the graph."""
     if row.kind is Kind.ESCAPE:
+        if row.name in _TO_NUMPY and type(args[0]) in TRACED:
+            return _as_array(func, row, args, kwargs, recording)
         recording.session.escapes.read(row.name, recording.name)
         return run(func, row, args, kwargs)
     if row.kind is Kind.REFUSE:
@@ -777,6 +798,32 @@ def _special(func: Any, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any],
     if isinstance(result, torch.Tensor):
         recording.constants.made_inside(result)
     return result
+
+
+_TO_NUMPY: Final = frozenset(("numpy", "__array__"))
+
+
+def _as_array(func: Any, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any], recording: Recording) -> Any:
+    """``x.numpy()``: an array over the same memory, or over a cast of it."""
+    source = args[0]
+    result = run(func, row, args, kwargs)
+    value: Value | None = source._leapp
+    if not isinstance(result, np.ndarray) or value is None or value.recording is not recording:
+        return result
+    recorder = recording.recorder
+    node, memory = value.fx, value.memory
+    with no_hooks():
+        made = torch.from_numpy(result) if result.flags.writeable else None
+        shares = made is None or made.data_ptr() == source.data_ptr()
+        dtype = source.dtype if made is None else made.dtype
+    if not shares:
+        memory = recorder.new_memory()
+        info = OpInfo(caller(), memory, (), dtype, tuple(result.shape))
+        node = recorder.call("call_method", "to", "to", (node, dtype), {"copy": True}, info)
+    new = Value(recording, node, memory, 0)
+    new.dynamic = value.dynamic
+    recording.note_array(result, new)
+    return traced_array(result, new)
 
 
 def _operator(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], recording: Recording) -> Any:
@@ -870,15 +917,60 @@ def _crossing(func: Any, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any]
     given = args[1:] if row.name == "new_tensor" else args
     data = given[0] if given else kwargs.get("data", kwargs.get("obj"))
     with _no_subclass():
-        result = func(*args, **kwargs)
+        result = func(*plain(args), **plain(kwargs))
         if result is data or not isinstance(result, torch.Tensor):
             return result
         address = result.untyped_storage()._cdata
+    if isinstance(data, np.ndarray):
+        return _over_array(call, data, result)
     memory = call.memory_of(address, result)
     info = OpInfo(call.place, memory, (), result.dtype, result.shape)
     node = _copied(call, data, info) if isinstance(data, torch.Tensor) else _stacked(call, data, info)
     mark(result, Value(recording, node, memory, address), recording.session)
     return result
+
+
+def _over_array(call: Call, array: Any, result: torch.Tensor) -> torch.Tensor:
+    """A tensor made of a traced array: over the same memory, or a copy, or a cast of it."""
+    recording = call.recording
+    recorder = recording.recorder
+    value: Value = array._leapp
+    node, memory = value.fx, value.memory
+    with no_hooks():
+        address = result.untyped_storage()._cdata
+        shares = result.data_ptr() == plain(array).__array_interface__["data"][0]
+        same = _dtypes.name_of(result.dtype) == array.dtype.name
+    if not shares:
+        memory = recorder.new_memory()
+        info = OpInfo(call.place, memory, (), result.dtype, tuple(result.shape))
+        if same:
+            node = recorder.call("call_function", torch.clone, "clone", (node,), {}, info)
+        else:
+            node = recorder.call("call_method", "to", "to", (node, result.dtype), {}, info)
+    made = Value(recording, node, memory, address)
+    made.dynamic = value.dynamic
+    mark(result, made, recording.session)
+    return result
+
+
+def from_array(func: Any, array: Any) -> torch.Tensor:
+    """``torch.from_numpy(x)`` of an array that may be traced."""
+    result: torch.Tensor = func(array)
+    value: Value | None = getattr(array, "_leapp", None)
+    recording = value.recording if value is not None else None
+    if value is None or recording is None or not recording.session.active:
+        return result
+    if recording.open:
+        return _over_array(Call(_FROM_NUMPY, (array,), {}, recording, caller()), array, result)
+    user = recording.session.open_in_this_thread()
+    if user is not None:
+        raise user.foreign(value, caller())
+    if value.origin is not None:
+        mark(result, Value(recording, None, NO_MEMORY, 0, value.origin), recording.session)
+    return result
+
+
+_FROM_NUMPY: Final = Row(Kind.CROSSING, "from_numpy")
 
 
 def _copied(call: Call, data: torch.Tensor, info: OpInfo) -> fx.Node:
@@ -903,6 +995,12 @@ def _stacked(call: Call, data: Any, info: OpInfo) -> fx.Node:
         shape = (len(parts), *recorder.info[parts[0]].shape) if recorder.info[parts[0]].shape is not None else None
         stacked = OpInfo(call.place, recorder.new_memory(), (), info.dtype, shape)
         return recorder.call("call_function", torch.stack, "stack", (parts,), {}, stacked)
+    if type(data) in WRAPPERS:
+        scalar: fx.Node = call.argument(data)
+        form = OpInfo(call.place, NO_MEMORY, (), info.dtype, data.shape)
+        if data.dtype.name == _dtypes.name_of(info.dtype):
+            return scalar
+        return recorder.call("call_method", "to", "to", (scalar, info.dtype), {}, form)
     with no_hooks():
         number = torch.tensor(data, dtype=info.dtype)
     constant: fx.Node = call.argument(number)
@@ -918,15 +1016,24 @@ def _outside(func: Any, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any],
         if user is not None:
             raise user.foreign(value, caller())
     result = run(func, row, args, kwargs)
-    if session is None or not session.active or not isinstance(result, torch.Tensor) or type(result) in TRACED:
+    if session is None or not session.active:
         return result
-    source = next((item for item in (*args, *kwargs.values()) if type(item) in TRACED), None)
+    if isinstance(result, np.ndarray) and row.name in _TO_NUMPY and value.origin is not None:
+        made: Any = traced_array(result, Value(value.recording, None, NO_MEMORY, 0, value.origin))
+        return made
+    if not isinstance(result, torch.Tensor) or type(result) in TRACED:
+        return result
+    source = next((item for item in (*args, *kwargs.values()) if type(item) in WRAPPERS), None)
     if source is None:
         return result
     origin: Value = source._leapp
     if origin.origin is None:
         return result
-    if row.name in _COPIES and _whole(row, args) and _equal(source, result):
+    if isinstance(source, (np.ndarray, np.generic)):
+        kept = row.kind is Kind.CROSSING and _dtypes.name_of(result.dtype) == source.dtype.name
+    else:
+        kept = row.name in _COPIES and _whole(row, args) and _equal(source, result)
+    if kept:
         result.__class__ = TracedTensor
         result._leapp = Value(origin.recording, None, NO_MEMORY, 0, origin.origin)  # type: ignore[attr-defined]
     else:

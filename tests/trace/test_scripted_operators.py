@@ -130,9 +130,18 @@ def through_numpy(x: torch.Tensor) -> torch.Tensor:
     return torch.from_numpy(x.numpy() * 2)
 
 
+def test_a_custom_operator_that_goes_through_numpy_is_traced_through(record):
+    check(record, lambda a: through_numpy(a), ["torch.mul"])
+
+
+@torch.library.custom_op("leapptest2::through_lists", mutates_args=())
+def through_lists(x: torch.Tensor) -> torch.Tensor:
+    return torch.tensor([2 * each for each in x.flatten().tolist()]).view(x.shape)
+
+
 def test_a_custom_operator_that_leaves_torch_is_not_lost_in_silence(record):
     with pytest.warns(errors.TraceEscapeWarning), pytest.raises(errors.OutputNotTracedError):
-        record(lambda a: through_numpy(a), fresh(0))
+        record(lambda a: through_lists(a), fresh(0))
 
 
 def squashed(x):

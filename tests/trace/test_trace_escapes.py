@@ -24,7 +24,6 @@ def line_of(function, offset):
         (lambda a: int(a.sum()), r"int\(\)"),
         (lambda a: a.tolist(), r"\.tolist\(\)"),
         (lambda a: f"{a.sum():.2f}", r"format\(\)"),
-        (lambda a: a.detach().numpy(), r"\.numpy\(\)"),
         (lambda a: range(3)[a.argmax()], r"int\(\)"),
         (lambda a: torch.equal(a, a), "equal"),
     ],

@@ -1,0 +1,70 @@
+"""What NumPy copied and torch might share.
+
+``x.flatten()`` and ``x[0]`` are copies in NumPy; the torch calls that are recorded for them may give views. That is no
+difference until one of the two is written. Where that happens a clone goes between them.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Final
+
+import torch
+from torch import fx
+
+from leapp.trace.recorder import NO_MEMORY, OpInfo
+
+if TYPE_CHECKING:
+    from leapp.trace.recorder import Recorder
+
+_MAY_SHARE: Final = frozenset(
+    (
+        torch.reshape, torch.ravel, torch.flatten, torch.permute, torch.transpose, torch.t, torch.squeeze,
+        torch.unsqueeze, torch.select, torch.narrow, torch.diagonal, torch.swapaxes, torch.movedim, torch.real,
+        torch.imag, torch.split, torch.tensor_split, torch.chunk, torch.unbind, torch.broadcast_to, torch.conj,
+        torch.atleast_1d, torch.atleast_2d, torch.atleast_3d, torch.view_as_real, torch.detach, torch.as_strided,
+        torch.broadcast_tensors, torch.hsplit, torch.vsplit, torch.dsplit, torch.resolve_conj, torch.adjoint,
+        operator.getitem, "to", "expand", "view", "contiguous", "reshape", "unfold", "type_as", "squeeze", "data",
+    )
+)  # fmt: skip
+"""Targets whose result may lie in the memory of their first argument."""
+
+
+def keep_copies(recorder: Recorder) -> dict[fx.Node, fx.Node]:
+    """Put a clone behind each value that must not see a later write, and behind which none must be seen.
+
+    Gives the clone for each node that got one.
+    """
+    info = recorder.info
+    written: set[int] = set()
+    separate: list[fx.Node] = []
+    for node in reversed(info):
+        written.update(info[node].written)
+        if not written or node.target not in _MAY_SHARE or not node.all_input_nodes:
+            continue
+        source = node.all_input_nodes[0]
+        memory, theirs = info[node].memory, info[source].memory
+        if memory == theirs or NO_MEMORY in (memory, theirs) or not (memory in written or theirs in written):
+            continue
+        if info[node].dtype == info[source].dtype and not _by_index_arrays(node):
+            separate.append(node)
+    return {node: _clone_behind(recorder, node) for node in separate}
+
+
+def _by_index_arrays(node: fx.Node) -> bool:
+    """Whether a node picks elements one by one, which never shares memory."""
+    if node.target is not operator.getitem:
+        return False
+    parts = node.args[1] if isinstance(node.args[1], tuple) else (node.args[1],)
+    return any(isinstance(part, (fx.Node, list)) for part in parts)
+
+
+def _clone_behind(recorder: Recorder, node: fx.Node) -> fx.Node:
+    form = recorder.info[node]
+    shared = recorder.info[node.all_input_nodes[0]].memory
+    with recorder.graph.inserting_after(node):
+        clone = recorder.graph.create_node("call_function", torch.clone, (node,), {}, "clone")
+    node.replace_all_uses_with(clone, delete_user_cb=lambda user: user is not clone)
+    recorder.info[node] = form._replace(memory=shared)
+    recorder.info[clone] = OpInfo(form.place, form.memory, (), form.dtype, form.shape)
+    return clone

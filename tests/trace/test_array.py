@@ -1,0 +1,366 @@
+"""Arrays of NumPy inside nodes: recorded, and the same on inputs that were not traced."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+
+import leapp
+from leapp import _api, annotate, errors
+
+
+def arrays(*shapes, dtype=np.float32, seed=0):
+    rng = np.random.default_rng(seed)
+    if np.dtype(dtype).kind in "iu":
+        return [rng.integers(1, 100, shape).astype(dtype) for shape in shapes]
+    return [rng.standard_normal(shape).astype(dtype) for shape in shapes]
+
+
+@pytest.fixture
+def record(tmp_path):
+    """Record a function of arrays as node ``n``; gives the recording."""
+
+    def run(function, *inputs, **options):
+        leapp.start("t", save_path=tmp_path, **options)
+        try:
+            given = annotate.input_tensors("n", {f"x{i}": each for i, each in enumerate(inputs)})
+            result = function(*(given if isinstance(given, tuple) else (given,)))
+            outputs = result if isinstance(result, dict) else {"y": result}
+            annotate.output_tensors("n", outputs, export_with="torchscript")
+        finally:
+            leapp.stop()
+        return _api._process.stopped.completed[0].recordings[0]
+
+    return run
+
+
+def replay(recording, *inputs):
+    graph = recording.graph
+    module = torch.fx.GraphModule({name: value.clone() for name, value in graph.constants.items()}, graph.graph)
+    results = module(*[torch.from_numpy(np.array(each)) for each in inputs])
+    return [each.numpy() for each in (results if isinstance(results, tuple) else (results,))]
+
+
+def check(record, function, *shapes, dtype=np.float32, rtol=1e-5):
+    """The user's values are NumPy's, the recording gives them on other inputs; gives the recording."""
+    first, fresh = arrays(*shapes, dtype=dtype, seed=1), arrays(*shapes, dtype=dtype, seed=2)
+    got = []
+
+    def watched(*given):
+        got.append(function(*given))
+        return got[0]
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        recording = record(watched, *[each.copy() for each in first])
+    for inputs, actual in ((first, None), (fresh, replay(recording, *fresh))):
+        expected = function(*[each.copy() for each in inputs])
+        expected = list(expected.values()) if isinstance(expected, dict) else [expected]
+        seen = actual or [np.array(each) for each in (got[0].values() if isinstance(got[0], dict) else got)]
+        for here, there in zip(expected, seen, strict=True):
+            assert np.asarray(here).dtype == there.dtype
+            assert np.shape(here) == there.shape
+            np.testing.assert_allclose(there, here, rtol=rtol, atol=1e-6)
+    return recording
+
+
+def targets(recording):
+    return [node.name for node in recording.graph.graph.nodes if node.op.startswith("call")]
+
+
+MEAN, STD = np.array([0.0, 0.1, 0.2], np.float32), np.array([1.0, 2.0, 3.0], np.float32)
+
+
+def test_the_preprocessing_node_of_the_documentation(record):
+    def preprocess(state, velocity):
+        return np.concatenate([np.clip((state - MEAN) / STD, -5.0, 5.0), velocity])
+
+    recording = check(record, preprocess, (3,), (2,))
+    lines = [
+        f"{node.name} {node.op} {getattr(node.target, '__name__', node.target)} {node.args}"
+        for node in recording.graph.graph.nodes
+        if node.op != "output"
+    ]
+    assert lines == [
+        "x0 placeholder x0 ()",
+        "x1 placeholder x1 ()",
+        "_tensor_constant0 get_attr _tensor_constant0 ()",
+        "sub call_function sub (x0, _tensor_constant0)",
+        "_tensor_constant1 get_attr _tensor_constant1 ()",
+        "div call_function div (sub, _tensor_constant1)",
+        "clamp call_function clamp (div, -5.0, 5.0)",
+        "cat call_function cat ([clamp, x1],)",
+    ]
+
+
+TABLE = np.arange(12.0, dtype=np.float32).reshape(4, 3)
+
+
+@pytest.mark.parametrize(
+    ("function", "shape"),
+    [
+        (lambda x: np.sin(x) * 2.0 + MEAN, (3,)),
+        (lambda x: 1.0 - x / 2, (3,)),
+        (lambda x: x[::-1] * 2 + x, (4,)),
+        (lambda x: x[:, ::-1][..., None], (2, 3)),
+        (lambda x: x[[2, 0]], (4,)),
+        (lambda x: TABLE[1:3] @ x, (3,)),
+        (lambda x: TABLE[::-1].T @ x, (4,)),
+        (lambda x: x.T @ x, (3, 3)),
+        (lambda x: x**2 + abs(-x), (4,)),
+        (lambda x: x.astype(np.float64) * x, (4,)),
+        (lambda x: (x * 10).astype(np.int32) // 3, (4,)),
+        (lambda x: np.add(x, np.float64(2.5)), (4,)),
+        (lambda x: np.float32(2) * x, (4,)),
+        (lambda x: sum(row * 2 for row in x), (3, 2)),
+        (lambda x: x.reshape(2, 3).transpose(1, 0).ravel(), (6,)),
+        (lambda x: x.reshape((2, -1), order="F").swapaxes(0, 1), (6,)),
+        (lambda x: x.mean(axis=0, keepdims=True) - x.std(ddof=1), (4, 2)),
+        (lambda x: x / np.linalg.norm(x) + x[np.argmax(x)] - x.max() + x.min(), (4,)),
+        (lambda x: np.where(x > 0, x, 0.1 * x), (5,)),
+        (lambda x: np.stack([x, x[::-1]]).cumsum(axis=1), (4,)),
+        (lambda x: np.einsum("ij,j->i", x, x[0]), (3, 3)),
+        (lambda x: x.view(np.int32) & 0xFF, (3,)),
+        (lambda x: np.divmod(x, 0.3)[1], (3,)),
+        (lambda x: np.add.reduce(x, axis=None) + np.maximum.accumulate(x), (3,)),
+        (lambda x: np.multiply.outer(x, x), (3,)),
+        (lambda x: x.max(axis=1, initial=0.2), (3, 2)),
+    ],
+)
+def test_calls(record, function, shape):
+    check(record, function, shape)
+
+
+def written_view(x):
+    y = x * 1.5
+    part = y[::2]
+    part *= 3
+    y[1] = x[0]
+    return y
+
+
+def written_input(x):
+    x += 1
+    return x * 2
+
+
+def written_mask(x):
+    y = x.copy()
+    y[x > 0] = 0.5
+    y[x < -1] += x[x < -1]
+    return y
+
+
+def written_backwards(x):
+    y = x * 1
+    y[::-1] = x
+    return y
+
+
+def element_before_a_write(x):
+    first = x[0]
+    x[0] = first * 2
+    return x + first
+
+
+def copy_before_a_write(x):
+    y = x.flatten()
+    y += 1
+    return x * 1 + y.reshape(x.shape)
+
+
+def reshaped_in_place(x):
+    y = x * 2
+    y.shape = (2, 3)
+    y[0] = 1
+    return y
+
+
+def sorted_in_place(x):
+    y = x.copy()
+    y.sort()
+    np.put(y, [0, 1], x[:2])
+    return y
+
+
+def added_at(x):
+    y = np.zeros_like(x)
+    np.add.at(y, [0, 0, 1], x[:3])
+    np.copyto(y, x, where=x > 1)
+    return y
+
+
+def with_where(x):
+    y = x * 0
+    np.add(x, 1, out=y, where=x > 0)
+    return y
+
+
+def buffer_made_inside(x):
+    y = np.zeros(5, np.float32)
+    y[1:4] = x[:3]
+    y[0] = x.sum()
+    return y * 2
+
+
+def rotated(x):
+    c, s = np.cos(x[0]), np.sin(x[0])
+    return np.array([[c, -s], [s, c]]) @ x[:2]
+
+
+@pytest.mark.parametrize(
+    ("function", "shape"),
+    [
+        (written_view, (5,)),
+        (written_input, (3,)),
+        (written_mask, (9,)),
+        (written_backwards, (4,)),
+        (element_before_a_write, (3,)),
+        (copy_before_a_write, (2, 3)),
+        (reshaped_in_place, (6,)),
+        (sorted_in_place, (5,)),
+        (added_at, (4,)),
+        (with_where, (5,)),
+        (buffer_made_inside, (4,)),
+        (rotated, (3,)),
+    ],
+)
+def test_writes(record, function, shape):
+    check(record, function, shape)
+
+
+BUFFER = np.zeros(4, np.float32)
+
+
+def test_a_buffer_that_outlives_the_node(record):
+    def function(x):
+        np.add(x, 1, out=BUFFER)
+        return np.multiply(BUFFER, x)
+
+    check(record, function, (4,))
+
+
+def test_a_write_behind_a_view_that_runs_backwards_is_refused(record):
+    def late(x):
+        y = x * 1
+        view = y[::-1]
+        y[0] = 3
+        return view * 2
+
+    def through(x):
+        y = x * 1
+        y[::-1][0] = x[1]
+        return y
+
+    for function in (late, through):
+        with pytest.raises(errors.UnrecordableOpError, match="runs backwards"):
+            record(function, *arrays((4,)))
+
+
+def test_a_call_without_an_equivalent_is_named(record):
+    with pytest.warns(errors.NoTwinWarning, match="No torch equivalent for numpy function unique. Operation will not"):
+        record(lambda x: x * 2 + np.unique(x), *arrays((4,)))
+
+
+def test_a_twin_that_disagrees_is_an_error(record, monkeypatch):
+    from leapp.trace import array
+
+    monkeypatch.setattr(array, "ufunc_twin", lambda row, operands, kwargs: torch.cos(operands[0]))
+    with pytest.raises(
+        errors.TwinDisagreesError, match=r"sin at tests/trace/test_array.py:\d+ .*float32\[4\].*; at \[0"
+    ):
+        record(lambda x: np.sin(x), *arrays((4,)))
+    recording = record(lambda x: np.sin(x), *arrays((4,)), self_check=False)
+    assert targets(recording) == ["cos"]
+
+
+LAYER = torch.nn.Linear(3, 3)
+
+
+def layered(x):
+    with torch.no_grad():
+        return LAYER(torch.from_numpy(x * 2.0)).numpy() + 1
+
+
+def written_through_torch(x):
+    tensor = torch.as_tensor(x)
+    tensor += 1
+    return x * 2
+
+
+def copied_by_torch(x):
+    tensor = torch.tensor(x)
+    tensor += 1
+    return x * 2 + tensor.numpy()
+
+
+def stacked_by_torch(x):
+    return torch.tensor([x[0], x[1] * 2]).numpy()
+
+
+def seen_by_asarray(x):
+    return np.asarray(x * 2) + x
+
+
+@pytest.mark.parametrize(
+    "function", [layered, written_through_torch, copied_by_torch, stacked_by_torch, seen_by_asarray]
+)
+def test_arrays_and_tensors_cross_both_ways(record, function):
+    check(record, function, (3,))
+
+
+def test_a_tensor_and_its_array_share_memory(record):
+    def function(t):
+        array = t.numpy()
+        array += 1
+        t *= 2
+        return torch.from_numpy(np.sin(array)) + t
+
+    first, fresh = (torch.randn(3, generator=torch.Generator().manual_seed(seed)) for seed in (1, 2))
+    recording = record(function, first.clone())
+    np.testing.assert_allclose(replay(recording, fresh.numpy().copy())[0], function(fresh.clone()).numpy(), rtol=1e-6)
+
+
+def test_wires_between_nodes_keep_to_copies_and_crossings(tmp_path):
+    leapp.start("wired", save_path=tmp_path)
+    x = annotate.input_tensors("a", {"x": arrays((3,))[0]})
+    y = annotate.output_tensors("a", {"y": x * 2}, export_with="torchscript")
+    b, c, d = annotate.input_tensors("b", {"copy": y.copy(), "crossed": torch.from_numpy(y), "all": y[:]})
+    annotate.output_tensors("b", {"z": torch.from_numpy(b + d) + c}, export_with="torchscript")
+    leapp.stop()
+    recording = _api._process.stopped.completed[1].recordings[0]
+    assert {port: str(origin) for port, origin in recording.wires.items()} == {
+        "copy": "a/y",
+        "crossed": "a/y",
+        "all": "a/y",
+    }
+
+
+def test_nothing_is_traced_outside_and_afterwards(tmp_path):
+    leapp.start("after", save_path=tmp_path)
+    x = annotate.input_tensors("a", {"x": arrays((3,))[0]})
+    y = x * 2
+    annotate.output_tensors("a", {"y": y}, export_with="torchscript")
+    assert type(y + 1) is np.ndarray
+    leapp.stop()
+    assert type(y * x) is np.ndarray
+    assert type(y[0]) is np.float32
+
+
+@pytest.mark.parametrize("kind", ["U1", "M8[s]", [("a", "f4")], ">f4", "O", "g"])
+def test_arrays_that_no_model_holds_are_refused_by_name(record, kind):
+    with pytest.raises(errors.TensorClassError, match="dtype"):
+        record(lambda x: x, np.zeros(2, kind))
+
+
+def test_nestings_come_back_with_traced_arrays(tmp_path):
+    leapp.start("nested", save_path=tmp_path)
+    given = {"a": arrays((2,))[0], "b": [arrays((2,))[0], {"c": arrays((2,))[0]}]}
+    back = annotate.input_tensors("n", {"s": given})
+    assert type(back["a"]) is not np.ndarray
+    assert type(given["a"]) is np.ndarray
+    annotate.output_tensors("n", {"y": back["a"] + back["b"][0] + back["b"][1]["c"]}, export_with="torchscript")
+    leapp.stop()
