@@ -12,6 +12,9 @@ from leapp import _dtypes
 
 Array = np.ndarray[Any, Any]
 
+_from_numpy: Any = torch.from_numpy
+"""Torch's own: it is wrapped while a session is open."""
+
 
 def is_array(thing: Any) -> bool:
     """Whether a thing can be a port as an array: an array or a scalar of NumPy."""
@@ -39,7 +42,7 @@ _BY_NAME: Final = {code: np.dtype(np.dtype(code).name) for code in np.typecodes[
 def from_numpy(array: Array) -> torch.Tensor:
     """A tensor over an array's memory."""
     known = _BY_NAME.get(array.dtype.char)
-    return torch.from_numpy(array if known is None or known.char == array.dtype.char else array.view(known))
+    return _from_numpy(array if known is None or known.char == array.dtype.char else array.view(known))
 
 
 def tensor_of(array: Array) -> torch.Tensor:
