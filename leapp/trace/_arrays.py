@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import torch
 
 from leapp import _dtypes
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 Array = np.ndarray[Any, Any]
 
-_from_numpy: Any = torch.from_numpy
+_from_numpy: Callable[[Array], torch.Tensor] = torch.from_numpy
 """Torch's own: it is wrapped while a session is open."""
 
 

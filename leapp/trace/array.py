@@ -656,7 +656,7 @@ def _shortly(ufunc: Any, inputs: tuple[Any, ...]) -> Any:
     info = OpInfo(place, memory, (), short.dtype, result.shape)
     node = recorder.call("call_function", short.target, short.name, tuple(nodes), {}, info)
     value = Value(recording, node, memory, 0)
-    recording.arrays[id(result)] = (weakref.ref(result), value)
+    recording.note_array(result, value)
     made: TracedNpArray = result.view(TracedNpArray)
     made._plain = result
     made._leapp = value
@@ -700,6 +700,8 @@ def _note_short(row: Op, operands: list[Any], given: list[Any], made: Any) -> No
     if key in _short:
         return
     _short[key] = None
+    if any(isinstance(each, (list, tuple)) for each in operands):
+        return
     plan = plan_of(row, operands)
     if plan is None or plan.by_value or type(made) is not Handle or ufunc.signature is not None:
         return

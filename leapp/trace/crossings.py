@@ -15,6 +15,7 @@ import torch
 
 from leapp.errors import UnrecordableOpError
 from leapp.trace import constructors, entry_points, scripted, transforms
+from leapp.trace._lineage import ATTRIBUTE, plain
 from leapp.trace.source import caller
 from leapp.trace.tensor import from_array, open_recording
 
@@ -70,8 +71,8 @@ _original_from_numpy: Any = torch.from_numpy
 @functools.wraps(_original_from_numpy)
 def _from_numpy(array: Any) -> Any:
     recording = _recording_for((), {})
-    if recording is not None and type(array) is np.ndarray and not recording.sees_trace(array):
-        recording.made_here(array)
+    if recording is not None and isinstance(array, np.ndarray) and getattr(array, ATTRIBUTE, None) is None:
+        recording.crossed(plain(array))
     return from_array(_original_from_numpy, array)
 
 

@@ -11,6 +11,7 @@ from torch.overrides import TorchFunctionMode
 from leapp.errors import UnrecordableOpError
 from leapp.ops._row import Kind
 from leapp.ops.torch_table import GRADIENTS, row_of
+from leapp.trace._lineage import plain
 from leapp.trace._modes import FUNCTION_MODES
 from leapp.trace.constants import unwrapped
 from leapp.trace.source import caller
@@ -67,8 +68,8 @@ class NodeMode(TorchFunctionMode):
             return on_traced_memory(func, row, args, kwargs, recording)
         if row.kind is Kind.CROSSING:
             for thing in (*args, *kwargs.values()):
-                if type(thing) is np.ndarray:
-                    recording.made_here(thing)
+                if isinstance(thing, np.ndarray):
+                    recording.crossed(plain(thing))
         result = self._drawn(func, row.name, args, kwargs, recording) if row.random else func(*args, **kwargs)
         if type(result) is torch.Tensor and not any(result is each for each in args):
             recording.constants.made_inside(result)

@@ -244,6 +244,11 @@ class Recording:
             self.session.escapes.made_by_reader(found, self.name)
         return found is not None
 
+    def crossed(self, array: Any) -> None:
+        """A plain array becomes a tensor, which does not tell where its memory comes from: it is asked now."""
+        if has_torch_dtype(array.dtype) and not self.sees_trace(array):
+            self.made_here(array)
+
     def array_over(self, array: Any) -> Value | None:
         """What stands for the memory of a plain array that owns, or sees, the result of a recorded call."""
         owner = owner_of(array)

@@ -71,11 +71,6 @@ def limit(session, x):
     return x.clamp(-bound, bound)
 
 
-def scipy_like_filter(session, x):
-    smooth = np.convolve(x.detach().numpy(), [0.5, 0.5], mode="same")
-    return x + torch.from_numpy(smooth.astype(np.float32))
-
-
 def filtered(session, x):
     b, a = scipy.signal.butter(2, 0.3)
     return x + torch.from_numpy(scipy.signal.lfilter(b, a, x.detach().numpy()).astype(np.float32))
@@ -112,10 +107,9 @@ def exploration(session, x):
     ("body", "what", "escape"),
     [
         (limit, "argument", "float()"),
-        (scipy_like_filter, "constant", ".numpy()"),
-        (filtered, "constant", ".numpy()"),
-        (resized, "constant", ".numpy()"),
-        (compiled, "constant", ".numpy()"),
+        (filtered, "constant", "scipy.signal.lfilter"),
+        (resized, "constant", "cv2.resize"),
+        (compiled, "constant", "doubled"),
         (through_a_global, "argument", "float()"),
         (exploration, "constant", "randn"),
     ],
