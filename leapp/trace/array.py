@@ -10,7 +10,6 @@ import functools
 import inspect
 import operator
 import sys
-import weakref
 from threading import get_ident as _thread
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
