@@ -161,7 +161,9 @@ def _function(row: Op, given: Sequence[np.dtype[Any]]) -> Callable[..., Any]:
     """The torch function or the twin that computes a loop over these dtypes."""
     name, dtype = row.numpy.__name__, given[0]
     if np.dtype(np.uint64) in given and not (row.bits or row.ordered):
-        raise Unsupported(f"torch computes no {name} of uint64")
+        if row.uint64 is None:
+            raise Unsupported(f"torch computes no {name} of uint64")
+        return row.uint64
     if row.ordered and len({np.dtype(np.uint64), *given}) == 2 and np.dtype(np.uint64) in given:
         raise Unsupported("NumPy compares signed with unsigned 64-bit integers; torch has no dtype for both")
     if dtype.kind == "u" and row.unsigned is not None:

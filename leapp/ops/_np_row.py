@@ -46,6 +46,8 @@ class Op:
     """Kinds of loop dtypes, as NumPy names them, that ``direct`` computes as NumPy does; ``twin`` has the others."""
     unsigned: Callable[..., Any] | None = None
     """Takes the place of ``direct`` and ``twin`` for unsigned integers; those above 8 bits come as int64."""
+    uint64: Callable[..., Any] | None = None
+    """Computes uint64, which comes as int64 of the same bits, where ``bits`` and ``ordered`` do not hold."""
     bits: bool = False
     """Gives the right bits for uint64 when it is run on int64."""
     ordered: bool = False

@@ -67,6 +67,40 @@ def fmod(a: Any, b: Any) -> Any:
     return torch.where(b == 0, 0, torch.fmod(a, _divisor(b)))
 
 
+_TOP_BIT: Final = -(1 << 63)
+_ONES: Final = 0x7FFF_FFFF_FFFF_FFFF
+
+
+def floor_divide_uint64(a: Any, b: Any) -> Any:
+    """Half of the dividend fits into int64: its quotient, twice, is 1 too small at most."""
+    above = torch.bitwise_xor(a, _TOP_BIT) >= (b ^ _TOP_BIT)  # unsigned: a >= b
+    if is_tensor(b):
+        divisor = torch.where(b > 0, b, 1)
+    elif b <= 0:
+        return torch.zeros_like(a) if b == 0 else cast(above, torch.int64)
+    else:
+        divisor = b
+    twice = torch.floor_divide(torch.bitwise_right_shift(a, 1) & _ONES, divisor) * 2
+    left = a - twice * divisor
+    quotient = twice + cast(torch.bitwise_xor(left, _TOP_BIT) >= (divisor ^ _TOP_BIT), torch.int64)
+    if not is_tensor(b):
+        return quotient
+    return torch.where(b > 0, quotient, torch.where(b == 0, 0, cast(above, torch.int64)))
+
+
+def remainder_uint64(a: Any, b: Any) -> Any:
+    """What the quotient leaves; 0 for a division by 0."""
+    left = a - floor_divide_uint64(a, b) * b
+    if not is_tensor(b):
+        return left if b else torch.zeros_like(a)
+    return torch.where(b == 0, 0, left)
+
+
+def divmod_uint64(a: Any, b: Any) -> Any:
+    """Quotient and remainder."""
+    return floor_divide_uint64(a, b), remainder_uint64(a, b)
+
+
 def divmod_(a: Any, b: Any) -> Any:
     """Quotient and remainder, each by its own rules."""
     return floor_divide(a, b), torch.remainder(a, b) if a.dtype.is_floating_point else remainder(a, b)
@@ -282,8 +316,6 @@ def always(x: Any) -> Any:
 
 # Bits
 
-_ONES: Final = 0x7FFF_FFFF_FFFF_FFFF
-
 
 def left_shift(a: Any, by: Any) -> Any:
     """Unsigned integers as int64."""
@@ -291,9 +323,12 @@ def left_shift(a: Any, by: Any) -> Any:
 
 
 def right_shift(a: Any, by: Any) -> Any:
-    """Unsigned integers as int64: zeros come in from the left, also where that stands for uint64."""
-    if a.dtype is torch.uint8:
-        return torch.bitwise_right_shift(cast(a, torch.int64), cast(by, torch.int64) if is_tensor(by) else by)
+    """Unsigned integers as int64."""
+    return torch.bitwise_right_shift(cast(a, torch.int64), cast(by, torch.int64) if is_tensor(by) else by)
+
+
+def right_shift_uint64(a: Any, by: Any) -> Any:
+    """Zeros come in from the left."""
     rest = torch.bitwise_right_shift(torch.bitwise_right_shift(a, 1) & _ONES, by - 1)
     return torch.where(torch.eq(by, 0), a, rest) if is_tensor(by) else (rest if by else torch.clone(a))
 

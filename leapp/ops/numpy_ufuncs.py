@@ -83,6 +83,7 @@ _ARITHMETIC: Final = _group(
     _of_each(
         np.floor_divide,
         twin=twins.floor_divide,
+        uint64=twins.floor_divide_uint64,
         numbers=(1,),
         note="integers: 0 for a division by 0, and wraps around, where torch raises",
     ),
@@ -91,6 +92,7 @@ _ARITHMETIC: Final = _group(
         direct=torch.remainder,
         kinds="f",
         twin=twins.remainder,
+        uint64=twins.remainder_uint64,
         numbers=(1,),
         note=_REMAINDER,
     ),
@@ -99,10 +101,13 @@ _ARITHMETIC: Final = _group(
         direct=torch.fmod,
         kinds="f",
         twin=twins.fmod,
+        uint64=twins.remainder_uint64,
         numbers=(1,),
         note=_REMAINDER,
     ),
-    _of_each(np.divmod, twin=twins.divmod_, numbers=(1,), note="as floor_divide and remainder"),
+    _of_each(
+        np.divmod, twin=twins.divmod_, uint64=twins.divmod_uint64, numbers=(1,), note="as floor_divide and remainder"
+    ),
     _of_each(np.power, direct=torch.pow, kinds="f", twin=twins.power, numbers=(0, 1), bits=True, check=_POWER),
     _of_each(np.float_power, direct=torch.pow, kinds="f", twin=twins.complex_power, numbers=(0, 1), check=_POWER),
     _of_each(np.negative, direct=torch.neg, unsigned=twins.negative, bits=True),
@@ -210,8 +215,8 @@ _BITS: Final = _group(
         np.right_shift,
         direct=torch.bitwise_right_shift,
         unsigned=twins.right_shift,
+        uint64=twins.right_shift_uint64,
         numbers=(1,),
-        bits=True,
     ),
     _of_each(np.bitwise_count, twin=twins.bitwise_count, unsigned=twins.unsigned_bitwise_count, bits=True),
 )

@@ -123,7 +123,7 @@ REFUSED = {
     "bool": ["spacing"],  # and small integers: their loop is float16's
     "int8": ["spacing"],
     "uint8": ["spacing"],
-    "uint64": "floor_divide remainder fmod divmod gcd lcm".split(),
+    "uint64": ["gcd", "lcm"],
 }
 """Loops that NumPy has and the twins have not, reviewed."""
 
