@@ -310,13 +310,17 @@ def _atanh(x: torch.Tensor) -> Any:
 
 
 def _index_copy(x: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor) -> Any:
-    """The exporter takes the indices for those of whole elements, whatever the shape."""
+    """The exporter takes the indices for those of whole elements, whatever the shape; ONNX scatters over no scalar."""
+    if not x.dim():
+        return _index_copy(x.reshape(1), 0, index, source.reshape(1)).reshape(())
     shape = [-1 if each == dim % x.dim() else 1 for each in range(x.dim())]
     return x.scatter(dim, index.reshape(shape).expand(source.shape), source)
 
 
 def _index_fill(x: torch.Tensor, dim: int, index: torch.Tensor, value: Any) -> Any:
     """As ``_index_copy``."""
+    if not x.dim():
+        return _index_fill(x.reshape(1), 0, index, value).reshape(())
     shape = [-1 if each == dim % x.dim() else 1 for each in range(x.dim())]
     wide = [index.numel() if each == dim % x.dim() else size for each, size in enumerate(x.shape)]
     source = torch.zeros(wide, dtype=x.dtype) + value
