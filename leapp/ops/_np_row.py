@@ -58,6 +58,8 @@ class Op:
     """Moves elements and computes nothing: of every dtype, and a view where NumPy gives one."""
     writes: str = ""
     """Name of the parameter whose array is written; the twin gives what that array holds afterwards."""
+    writes_if: Callable[..., bool] | None = None
+    """Says of the arguments of a call whether it writes; None where every call does."""
     note: str = ""
     """Where NumPy and torch differ and the twin makes up for it; stands in the docs."""
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from leapp.ops._np_checks import EXACT, Ulp
-from leapp.ops._np_row import Group, Op, Unsupported
+from leapp.ops._np_row import Group, Op, Through, Unsupported
 from leapp.ops._np_twin import (
     broadcast,
     cast,
@@ -307,21 +307,32 @@ def _select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
 
 
 def _piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> Any:
-    if any(callable(each) for each in funclist):
-        raise Unsupported("functions are called with elements chosen by the data; use np.where or np.select")
-    y = tensor(x)
-    if is_tensor(condlist):
-        conditions = [condlist] if condlist.ndim <= y.ndim else list(torch.unbind(condlist))
-    elif np.isscalar(condlist) or (not isinstance(condlist[0], (list, np.ndarray)) and not is_tensor(condlist[0])):
-        conditions = [condlist]
-    else:
-        conditions = list(condlist)
-    masks = [tensor(each, torch.bool) for each in conditions]
-    values = [as_dtype(tensor(each), y.dtype) for each in funclist]
-    found = torch.zeros_like(y) if len(values) == len(masks) else values.pop().expand(shape_of(y))
-    for mask, value in zip(masks, values, strict=True):
-        found = torch.where(mask, value, found)
-    return found
+    x = x if isinstance(x, np.ndarray) else np.asanyarray(x)
+    shape = x.shape
+    single = np.isscalar(condlist) or (not isinstance(condlist[0], (list, np.ndarray)) and x.ndim != 0)
+    conditions = [condlist] if single else condlist
+    masks = [each if isinstance(each, np.ndarray) else np.asanyarray(each) for each in conditions]
+    masks = [(each if each.dtype == np.bool_ else each != 0).reshape(shape or (1,)) for each in masks]
+    x = x.reshape(shape or (1,))  # a truth value as an index would add an axis
+    functions = list(funclist)
+    if len(functions) == len(masks) + 1:
+        some = masks[0]
+        for each in masks[1:]:
+            some = some | each
+        masks.append(~some)
+    elif len(functions) != len(masks):
+        raise ValueError(  # NumPy's own text
+            f"with {len(masks)} condition(s), either {len(masks)} or {len(masks) + 1} functions are expected"
+        )
+    found = np.zeros_like(x)
+    for mask, function in zip(masks, functions, strict=True):
+        if not callable(function):
+            found[mask] = function
+        else:
+            chosen = x[mask]
+            if chosen.size > 0:
+                found[mask] = function(chosen, *args, **kw)
+    return found if shape else found.reshape(())
 
 
 def _in_turn(values: Any, count: int, dtype: torch.dtype) -> Any:
@@ -419,8 +430,6 @@ def _ravel_multi_index(multi_index: Any, dims: Any, mode: Any = "raise", order: 
 
 
 def _nan_to_num(x: Any, copy: Any = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
-    if not copy:
-        raise Unsupported("copy=False writes into its argument; assign the result instead")
     y = tensor(x)
     if y.dtype.is_complex:
         return torch.complex(*(_nan_to_num(part(y), True, nan, posinf, neginf) for part in (torch.real, torch.imag)))
@@ -441,6 +450,10 @@ def _nan_to_num(x: Any, copy: Any = True, nan: Any = 0.0, posinf: Any = None, ne
     ):
         y = torch.where(where, _weak(value, y.dtype, y), y)
     return y
+
+
+def _writes_into_x(x: Any, copy: Any = True, *args: Any, **kwargs: Any) -> bool:
+    return not copy
 
 
 def _isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: Any = False) -> Any:
@@ -608,7 +621,9 @@ GROUPS: Final[tuple[Group, ...]] = (
             Op(np.where, twin=_where, note=f"with one argument {_LENGTH}"),
             Op(np.select, twin=_select),
             Op(np.choose, twin=_choose),
-            Op(np.piecewise, twin=_piecewise, note="of values, not of functions"),
+            Through(
+                np.piecewise, _piecewise, note="a function that was given no elements is not called, and not recorded"
+            ),
             Op(np.clip, twin=_clip),
             Op(np.take, twin=_take),
             Op(np.take_along_axis, twin=_take_along_axis),
@@ -671,7 +686,7 @@ GROUPS: Final[tuple[Group, ...]] = (
             Op(np.isneginf, twin=_isneginf),
             Op(np.iscomplex, twin=_iscomplex),
             Op(np.isreal, twin=_isreal),
-            Op(np.nan_to_num, twin=_nan_to_num),
+            Op(np.nan_to_num, twin=_nan_to_num, writes="x", writes_if=_writes_into_x),
             Op(np.round, twin=_round, note="half to even"),
             Op(np.around, twin=_round, note="half to even"),
             Op(np.fix, twin=_fix),

@@ -871,7 +871,7 @@ def _after(
 
 def _target_of(call: _Call, row: Any, args: Any, kwargs: Any) -> _Target | None:
     """The array that a function writes: ``out=``, or the first argument of those that are there to write."""
-    if type(row) is Op and row.writes:
+    if type(row) is Op and row.writes and (row.writes_if is None or row.writes_if(*args, **kwargs)):
         return _Target(call, args[0] if args else kwargs[row.writes])
     out = kwargs.get("out")
     if isinstance(out, tuple):

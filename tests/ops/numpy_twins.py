@@ -116,13 +116,17 @@ NOT_SEEN = {np.array, np.asarray, np.asanyarray, np.ascontiguousarray, np.asfort
 _recorded = Counter()
 
 
+def _writes(row, args, kwargs):
+    return bool(row.writes) and (row.writes_if is None or row.writes_if(*args, **kwargs))
+
+
 def _in_numpy(row, args, kwargs):
     """Arguments as plain arrays, and what NumPy gives for them."""
     plain, words = _map(args, _for_numpy), _map(kwargs, _for_numpy)
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         expected = row.numpy(*plain, **words)
-    return plain, words, plain[0] if row.writes else expected
+    return plain, words, plain[0] if _writes(row, args, kwargs) else expected
 
 
 def _can_be_recorded(function, args, kwargs, expected):
@@ -149,7 +153,7 @@ def _check_recording(row, args, kwargs):
             warnings.filterwarnings("ignore", category=np.exceptions.ComplexWarning)
             warnings.filterwarnings("ignore", category=UnusedInputWarning)
             result = row.numpy(*taken[0], **taken[1])
-            outputs = list(_leaves(taken[0][0] if row.writes else result))
+            outputs = list(_leaves(taken[0][0] if _writes(row, args, kwargs) else result))
             session.output_tensors("n", {f"out{i}": each for i, each in enumerate(outputs)})
         session.stop()
     finally:

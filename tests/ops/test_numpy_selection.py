@@ -63,16 +63,6 @@ def test_choose():
     check(GROUPS, np.choose, np.array([True, False]), [1, np.array([5, 6])])
 
 
-def test_piecewise():
-    x = draw(RNG, "float32", (4,))
-    check(GROUPS, np.piecewise, x, [x < 0, x >= 1], [-1, 1])
-    check(GROUPS, np.piecewise, x, [x < 0, Plain(x >= -1)], [-1, 1.5, 7])
-    check(GROUPS, np.piecewise, x, x < 0, [2, 3])
-    check(GROUPS, np.piecewise, np.array([1, 2, 3]), [np.array([True, False, True])], [2.7])
-    with pytest.raises(Unsupported, match="np.select"):
-        check(GROUPS, np.piecewise, x, [x < 0], [lambda v: -v])
-
-
 @pytest.mark.parametrize("nan", [False, True])
 def test_clip(nan):
     bounds = [(-1, 2), (None, 2), (0, None), (0.5, 1.5), (2, -1), (np.float32(0.1), 2), (np.float64(0.1), 1)]
@@ -336,12 +326,12 @@ def test_nan_to_num():
         array = values.astype(dtype)
         for words in ({}, {"nan": 3}, {"posinf": 7.1, "neginf": -8}, {"nan": np.nan}, {"nan": np.float64(0.1)}):
             check(GROUPS, np.nan_to_num, array, **words)
+        check(GROUPS, np.nan_to_num, array, False, 3.0)
+        check(GROUPS, np.nan_to_num, array, copy=False)
         check(GROUPS, np.nan_to_num, array, nan=np.arange(5).astype(dtype))
         check(GROUPS, np.nan_to_num, array, nan=Plain(np.arange(5).astype(dtype)), posinf=np.full(5, 2, dtype))
     check(GROUPS, np.nan_to_num, np.array([complex(one, other) for one in values for other in values]))
     run(np.nan_to_num, dtypes=["int8", "bool", "uint64"])
-    with pytest.raises(Unsupported, match="copy"):
-        check(GROUPS, np.nan_to_num, values, copy=False)
 
 
 def test_bits():
