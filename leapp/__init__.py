@@ -1,4 +1,4 @@
-"""LEAPP: turn annotated PyTorch code into reproducible, checked model bundles.
+"""LEAPP: turn annotated PyTorch and NumPy code into reproducible, checked model bundles.
 
 Nothing is computed here. Public names are looked up in one table when first used, so that ``import leapp`` needs
 neither torch nor onnx.
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from leapp._api import compile_graph as compile_graph
     from leapp._api import start as start
     from leapp._api import stop as stop
+    from leapp._patch import FunctionPatch as FunctionPatch
     from leapp._spec import ExportFormat as ExportFormat
     from leapp.errors import LeappError as LeappError
     from leapp.errors import LeappWarning as LeappWarning
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "ExportFormat": "leapp._spec",
+    "FunctionPatch": "leapp._patch",
     "GraphConfigs": "leapp._api",
     "LeappError": "leapp.errors",
     "LeappWarning": "leapp.errors",
@@ -38,6 +40,7 @@ _NAMES = {
 
 __all__ = [
     "ExportFormat",
+    "FunctionPatch",
     "GraphConfigs",
     "LeappError",
     "LeappWarning",

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from leapp._patch import FunctionPatch
 from leapp._spec import FORMAT_NAMES, ExportFormat, Unset
 from leapp.errors import (
     FormatConflictError,
@@ -59,7 +60,7 @@ def start(
     non_traced: Iterable[str] | None = None,
     max_cached_io: int = 5,
     global_patching: bool = True,
-    patching: Sequence[Any] | None = None,
+    patching: Sequence[FunctionPatch] | None = None,
     allow: Mapping[str, Sequence[str]] | None = None,
     self_check: bool = True,
 ) -> None:
@@ -74,7 +75,7 @@ def start(
         non_traced: names of nodes that are recorded and wired but get no artifact.
         max_cached_io: how many entries of each node are kept as samples, at least 1.
         global_patching: wrap conversions that dispatch does not see. They are those between NumPy and torch.
-        patching: replacements for native functions.
+        patching: equivalents of native functions, each a ``FunctionPatch``, used for calls with traced values.
         allow: what is meant to leave the trace: keys ``branches``, ``escapes``, ``random``, ``untraced``, each a list
             of ``module:qualname`` of the function that holds the line.
         self_check: check translated calls against torch at once; calls recorded as themselves need no check.
@@ -84,10 +85,9 @@ def start(
         OptionError: another argument is out of range.
         SecondSessionError: in a build, a second call where the manifest does not say which one counts.
     """
-    if patching:
-        raise OptionError(
-            option="patching", value=patching, why="replacements of native functions are not supported yet"
-        )
+    for each in patching or ():
+        if not isinstance(each, FunctionPatch):
+            raise OptionError(option="patching", value=each, why="it must be a list of leapp.FunctionPatch")
     if type(max_cached_io) is not int or max_cached_io < 1:
         raise OptionError(option="max_cached_io", value=max_cached_io, why="it must be an integer of at least 1")
     folder, file_name = _output(name, save_path)
@@ -110,6 +110,7 @@ def start(
         max_cached_io=max_cached_io,
         allow=dict(allow or {}),
         global_patching=global_patching,
+        patching=tuple(patching or ()),
         self_check=self_check,
     )
     _begin(options if policy is None else _in_build(policy, options))

@@ -32,6 +32,7 @@ from leapp.trace.dispatched import DispatchWatch
 from leapp.trace.escapes import EscapePolicy
 from leapp.trace.mode import NodeMode
 from leapp.trace.node import CollectorPause, NodeTrace, Recording, tag_outputs
+from leapp.trace.patches import Patches
 from leapp.trace.source import Place, caller, source_line
 from leapp.trace.tensor import mark, unmark
 from leapp.trace.variation import ModuleWatch
@@ -39,6 +40,7 @@ from leapp.trace.variation import ModuleWatch
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from leapp._patch import FunctionPatch
     from leapp.trace.variation import Variation
 
 _COMPACT_AT = 4096
@@ -63,6 +65,8 @@ class SessionOptions:
     """Name operations that took a traced value and were not recorded; strict sessions do so in any case."""
     global_patching: bool = True
     """Wrap the constructors and crossings of NumPy that no hook sees."""
+    patching: tuple[FunctionPatch, ...] = ()
+    """Equivalents of native functions, used for calls with traced values."""
     self_check: bool = True
     """Compare each NumPy call with its torch equivalent at once."""
     watch_modules: bool = False
@@ -98,6 +102,8 @@ class Session:
         self._compact_at = _COMPACT_AT
         self.modules = ModuleWatch(options.variation.weights if options.variation is not None else None)
         crossings.begin(self)
+        self._patches = Patches(self, options.patching)
+        self._patches.put()
         if options.watch_modules or options.variation is not None:
             self.modules.begin()
 
@@ -313,6 +319,7 @@ class Session:
         self._collector.end()
         made.forget()
         self.modules.end()
+        self._patches.take_out()
         crossings.end(self)
         for reference in self._references:
             tensor = reference()
