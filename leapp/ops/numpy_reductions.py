@@ -17,6 +17,7 @@ from leapp.ops._np_checks import EXACT, Accumulated, terms_of
 from leapp.ops._np_row import Group, Op, Unsupported
 from leapp.ops._np_twin import (
     LONG_UNSIGNED,
+    axes,
     cast,
     is_tensor,
     not_given,
@@ -144,6 +145,29 @@ def _prod(
     return cast(product, dtype)
 
 
+def _in_rows(x: Any, axis: Any, keepdims: Any) -> tuple[Any, tuple[int, ...]]:
+    """The tensor with what is reduced along one last axis, and the shape of the result."""
+    sizes, reduced = shape_of(x), axes(axis, x.ndim)
+    kept = [each for each in range(x.ndim) if each not in reduced]
+    rows = torch.permute(x, (*kept, *reduced)) if x.ndim > 1 else x
+    rows = rows.reshape((*(sizes[each] for each in kept), math.prod(sizes[each] for each in reduced)))
+    if not_given(keepdims) or not keepdims:
+        return rows, tuple(sizes[each] for each in kept)
+    return rows, tuple(1 if each in reduced else size for each, size in enumerate(sizes))
+
+
+def _first_complex(rows: Any, *, largest: bool) -> Any:
+    """Place of the first extreme complex number of each row: by real, then by imaginary part; a NaN in either wins."""
+    real, imag = torch.real(rows), torch.imag(rows)
+    if not largest:
+        real, imag = -real, -imag
+    hidden = torch.isnan(real) | torch.isnan(imag)
+    leading = (real == torch.amax(torch.where(hidden, -math.inf, real), -1, True)) & ~hidden
+    leading = leading & (imag == torch.amax(torch.where(leading, imag, -math.inf), -1, True))
+    leading = torch.where(torch.any(hidden, -1, True), hidden, leading)
+    return torch.argmax(leading.to(torch.uint8), -1)
+
+
 def _extreme(
     torch_function: Callable[..., Any],
     a: Any,
@@ -156,7 +180,11 @@ def _extreme(
     x = tensor(a)
     dtype = x.dtype
     if dtype.is_complex:
-        raise Unsupported("torch has no order of complex numbers")
+        if not not_given(initial):
+            raise Unsupported("torch has no order of complex numbers to start from a value with")
+        rows, shape = _in_rows(x, axis, keepdims)
+        place = _first_complex(rows, largest=torch_function is torch.amax)
+        return torch.take_along_dim(rows, place[..., None], -1).reshape(shape)
     if not not_given(initial):
         start = _start(initial, dtype)
         _, words = _over(x, axis, keepdims)
@@ -206,7 +234,8 @@ def _place(torch_function: Callable[..., Any], a: Any, axis: Any, keepdims: Any)
     """Place of the first extreme element, or of the first NaN."""
     x = tensor(a)
     if x.dtype.is_complex:
-        raise Unsupported("torch has no order of complex numbers")
+        rows, shape = _in_rows(x, axis, keepdims)
+        return _first_complex(rows, largest=torch_function is torch.argmax).reshape(shape)
     words: dict[str, Any] = {}
     if axis is not None:
         words["dim"] = number(axis, "axis")
@@ -526,7 +555,9 @@ def _nanstd(
 
 def _nanextreme(torch_function: Callable[..., Any], a: Any, axis: Any, keepdims: Any, initial: Any, where: Any) -> Any:
     x = tensor(a)
-    if _is_whole(x.dtype) or x.dtype.is_complex:
+    if x.dtype.is_complex:
+        raise Unsupported("torch has no order of complex numbers that passes over NaN")
+    if _is_whole(x.dtype):
         return _extreme(torch_function, x, axis, keepdims, initial, where)
     lowest = -math.inf if torch_function is torch.amax else math.inf
     found = _extreme(torch_function, _without_nan(x, lowest), axis, keepdims, initial, where)

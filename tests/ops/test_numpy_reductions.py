@@ -55,7 +55,9 @@ def test_means(function, keepdims):
 @pytest.mark.parametrize("keepdims", [False, True])
 @pytest.mark.parametrize("nan", [False, True])
 def test_extremes(function, keepdims, nan):
-    for array, words in sweep(function, FLOATS if nan else REAL, keepdims=keepdims, nan=nan, empty=False):
+    for array, words in sweep(
+        function, [*FLOATS, "complex64"] if nan else DTYPES, keepdims=keepdims, nan=nan, empty=False
+    ):
         check(GROUPS, function, array, **words)
 
 
@@ -73,6 +75,16 @@ def test_extremes_that_start_from_a_value(function):
     check(GROUPS, function, large, initial=np.uint64(2**63))
 
 
+@pytest.mark.parametrize("function", [np.max, np.min, np.argmax, np.argmin])
+def test_complex_numbers_are_ordered_by_real_then_by_imaginary_part(function):
+    parts = [1, 2, -1, np.inf, -np.inf, 0]
+    numbers = np.array([complex(one, other) for one in parts for other in parts])
+    rng = np.random.default_rng(7)
+    for _ in range(20):
+        check(GROUPS, function, rng.permutation(numbers)[:9].reshape(3, 3), axis=1)
+        check(GROUPS, function, rng.permutation([*numbers[:5], complex(np.nan, 1), complex(1, np.nan)]))
+
+
 def test_spans():
     for array, words in sweep(np.ptp, [each for each in REAL if each != "bool"], empty=False):
         check(GROUPS, np.ptp, array, **words)
@@ -84,7 +96,7 @@ def test_spans():
 @pytest.mark.parametrize("nan", [False, True])
 @pytest.mark.parametrize("keepdims", [False, True])
 def test_places(function, nan, keepdims):
-    dtypes = FLOATS if nan else REAL
+    dtypes = [*FLOATS, "complex64"] if nan else DTYPES
     for array, words in sweep(function, dtypes, several=False, nan=nan, empty=False, keepdims=keepdims):
         check(GROUPS, function, array, **words)
 
