@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from leapp.ops import numpy_reductions
-from leapp.ops._np_checks import EXACT, Accumulated
+from leapp.ops._np_checks import EXACT, Accumulated, terms_of
 from leapp.ops._np_loops import ufunc_twin
 from leapp.ops._np_row import Op, Unsupported
 from leapp.ops._np_twin import (
@@ -70,9 +70,17 @@ def method_check(row: Op, method: str) -> Check:
         return row.check
     if row.numpy in _CHOOSING:
         return EXACT
-    if row.numpy is np.subtract:
-        return Accumulated(2, sizes=getattr(np.add, method))
-    return Accumulated(2 if row.numpy in {np.add, np.multiply} else 8)
+    factor = 2 if row.numpy in {np.add, np.subtract, np.multiply} else 8
+    sizes = getattr(np.add, method) if row.numpy is np.subtract else None
+    return Accumulated(factor, terms_of if method == "reduce" else _at_most, sizes)
+
+
+def _at_most(args: tuple[Any, ...], kwargs: Mapping[str, Any], expected: Any) -> float:
+    """Number of terms of a running sum, or of one at repeated indices, at most."""
+    del kwargs, expected
+    indices = [each for given in args[1:] for each in (given if isinstance(given, tuple) else (given,))]
+    counts = [np.size(each) for each in indices if isinstance(each, (np.ndarray, list))]
+    return float(max(1, *np.shape(args[0]), *counts))
 
 
 def _result_dtype(row: Op, x: Any, dtype: Any) -> torch.dtype:

@@ -37,6 +37,18 @@ def _contracted(args: tuple[Any, ...], kwargs: Mapping[str, Any], expected: Any)
     return float(max(max(np.shape(each), default=1) for each in args))
 
 
+def _product_sizes(args: tuple[Any, ...], kwargs: Mapping[str, Any], expected: Any, places: Any) -> Any:
+    """Sums of absolute products for some elements of a product of matrices; None where it has other axes."""
+    a, b = (np.asarray(each) for each in args)
+    if kwargs.keys() & {"axes", "axis"} or a.ndim < 2 or b.ndim < 2 or len(places) * a.shape[-1] > 8 * expected.size:
+        return None
+    *stack, row, column = np.unravel_index(places, expected.shape)
+    rows = np.broadcast_to(a, (*expected.shape[:-2], *a.shape[-2:]))[(*stack, row)]
+    b = np.swapaxes(b, -1, -2)
+    columns = np.broadcast_to(b, (*expected.shape[:-2], *b.shape[-2:]))[(*stack, column)]
+    return np.sum(np.abs(rows) * np.abs(columns), axis=-1, dtype=np.float64)
+
+
 def _one(args: tuple[Any, ...], kwargs: Mapping[str, Any], expected: Any) -> float:
     """No sum of many terms."""
     del args, kwargs, expected
@@ -60,7 +72,8 @@ _RANGE: Final = "infinite in torch already where the exponential overflows, whic
 _INFINITE: Final = "complex infinities: torch makes the other part NaN"
 _ROUNDED: Final = Ulp(0)
 """Real numbers exactly; parts of complex ones are rounded more than once."""
-_PRODUCT: Final = Accumulated(2, terms=_contracted)
+_VECTORS: Final = Accumulated(2, terms=_contracted)
+_PRODUCT: Final = Accumulated(2, terms=_contracted, sizes_at=_product_sizes)
 _LOG_OF_SUM: Final = Accumulated(4, terms=_one, sizes=_larger)
 
 
@@ -224,9 +237,9 @@ _BITS: Final = _group(
 _PRODUCTS: Final = _group(
     "Products of matrices and vectors",
     Op(np.matmul, direct=torch.matmul, kinds="fc", twin=twins.matmul, bits=True, check=_PRODUCT),
-    Op(_ufunc("vecdot"), twin=twins.vecdot, bits=True, check=_PRODUCT),
-    Op(_ufunc("matvec"), twin=twins.matvec, bits=True, check=_PRODUCT),
-    Op(_ufunc("vecmat"), twin=twins.vecmat, bits=True, check=_PRODUCT),
+    Op(_ufunc("vecdot"), twin=twins.vecdot, bits=True, check=_VECTORS),
+    Op(_ufunc("matvec"), twin=twins.matvec, bits=True, check=_VECTORS),
+    Op(_ufunc("vecmat"), twin=twins.vecmat, bits=True, check=_VECTORS),
 )
 
 _TEXT: Final = """

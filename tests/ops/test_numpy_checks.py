@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from leapp.ops._np_checks import EXACT, Accumulated, Residual, Scaled, Ulp, terms_of
+from leapp.ops.numpy_ufuncs import ROWS
 
 FLOATS = [np.float16, np.float32, np.float64]
 NAN, INF = np.nan, np.inf
@@ -107,6 +108,30 @@ def test_accumulated_bounds_by_the_sum_of_absolute_values():
     assert wrong(Accumulated(2), expected, outside, np.sum, (x,), {"axis": 1}) == (1,)
     assert wrong(Accumulated(2), expected.sum(), np.float32(7.5), np.sum, (x,)) is None  # 2e6 eps, six times over
     assert wrong(Accumulated(2), expected.sum(), np.float32(12), np.sum, (x,)) == ()
+
+
+@pytest.mark.parametrize("shapes", [((40, 300), (300, 50)), ((3, 1, 8, 300), (2, 300, 9))])
+def test_bounds_of_products_are_computed_where_they_are_needed(shapes):
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal(shape).astype(np.float32) for shape in shapes)
+    expected = a @ b
+    check = ROWS[np.matmul].check
+    place = np.unravel_index(np.argmin(np.abs(expected)), expected.shape)
+    bound = 2 * 300 * np.finfo(np.float32).eps * (np.abs(a) @ np.abs(b))[place]
+    for times, found in ((0.9, None), (1.1, tuple(map(int, place)))):
+        actual = expected.copy()
+        actual[place] += np.float32(times * bound)
+        assert wrong(check, expected, actual, np.matmul, (a, b)) == found
+
+
+def test_long_sums_are_looked_at_in_blocks():
+    x = np.ones((100_000, 2), np.float32)
+    expected = np.cumsum(x, axis=0)
+    actual = expected * np.float32(1 + 1e-5)
+    check = Accumulated(2, terms=lambda args, kwargs, expected: 100_000.0)
+    assert wrong(check, expected, actual, np.cumsum, (x,), {"axis": 0}) is None
+    actual[70_001, 1] *= 1.1
+    assert wrong(check, expected, actual, np.cumsum, (x,), {"axis": 0}) == (70_001, 1)
 
 
 def test_accumulated_knows_other_values():
