@@ -6,6 +6,7 @@ NumPy's ``linalg`` computes in double precision and rounds once at the end; so d
 
 from __future__ import annotations
 
+import math
 import operator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -161,14 +162,20 @@ def _einsum(
     casting: Any = "safe",
     optimize: Any = False,
 ) -> Any:
-    del out, order, casting, optimize
+    del out, order, casting
     equation, parts = _equation(operands)
+    if optimize is not False and len({tensor(each).dtype for each in parts}) > 1:
+        raise Unsupported("operands of several dtypes, each pair of which is summed in its own")
     tensors = together(*parts)
     for letters, each in zip(equation.partition("->")[0].split(","), tensors, strict=True):
         _refuse_stretched(letters, each)
     if dtype is not None:
         tensors = [cast(each, torch_dtype(dtype)) for each in tensors]
-    return modular(lambda *each: torch.einsum(equation, *each), *tensors)
+    into = tensors[0].dtype
+    if not (into.is_floating_point or into.is_complex):
+        # Torch sums integers as 64 bits wherever it likes, and stumbles over two widths.
+        tensors = [cast(each, torch.int64) for each in tensors]
+    return cast(torch.einsum(equation, *tensors), into)
 
 
 def _equation(operands: tuple[Any, ...]) -> tuple[str, list[Any]]:
@@ -224,13 +231,17 @@ def _norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> 
 
 
 def _vector_norm_of(x: Any, order: Any, over: tuple[int, ...] | None, keepdims: bool) -> Any:
-    if x.dtype == torch.float16 and abs(order) not in (0, 1, np.inf):
-        # Torch sums powers of halves as single floats; NumPy's powers are halves, and overflow at 256 squared.
-        powers = torch.mul(x, x) if order == 2 else torch.pow(torch.abs(x), order)
-        total = torch.sum(powers, over, keepdims)
-        return torch.sqrt(total) if order == 2 else torch.pow(total, float(np.reciprocal(np.float16(order))))
+    if order not in (0, 1, -1, 2, np.inf, -np.inf):
+        # Torch takes powers of small floats in a wider dtype; NumPy's overflow.
+        total = torch.sum(torch.pow(torch.abs(x), order), over, keepdims)
+        return torch.pow(total, float(np.reciprocal(order, dtype=numpy_dtype(total.dtype))))
     if order == 2:
-        return torch.linalg.vector_norm(x, dim=over, keepdim=keepdims)
+        one = math.prod(shape_of(x)[each] for each in (range(x.ndim) if over is None else over)) == 1
+        if x.dtype != torch.float16 and not one:
+            return torch.linalg.vector_norm(x, dim=over, keepdim=keepdims)
+        # For these torch squares in a wider dtype, or not at all; NumPy's squares overflow.
+        x = torch.abs(x)
+        return torch.sqrt(torch.sum(torch.mul(x, x), over, keepdims))
     if order == np.inf and 0 in (shape_of(x)[each] for each in over or ()):
         return torch.sum(torch.abs(x), over, keepdims)
     return torch.linalg.vector_norm(x, order, over, keepdims)

@@ -668,7 +668,7 @@ GROUPS: Final[tuple[Group, ...]] = (
             NoTwin(np.polydiv, why=f"{ZEROS}: {LENGTH}"),
             NoTwin(np.polyfit, why="it warns by the rank of the data", advice="np.linalg.solve, on np.vander"),
             NoTwin(np.roots, why=f"{ZEROS}: {LENGTH}"),
-            Op(np.vander, twin=_vander),
+            Op(np.vander, twin=_vander, check=Accumulated(4.0)),
             Op(np.sinc, twin=_sinc, check=Ulp(4)),
             Op(np.i0, twin=_i0, check=Ulp(64)),
         ),

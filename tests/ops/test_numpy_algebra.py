@@ -218,6 +218,21 @@ def test_norm_of_matrices(dtype):
                         check(np.linalg.matrix_norm, a, ord=order, keepdims=keepdims)
 
 
+def test_single_elements_are_squared_as_well():
+    for value in (1e30, 1e-30, -6.81499e-21, 3.0):
+        check(np.linalg.norm, np.float32([[value]]), None, 0)
+        check(np.linalg.norm, np.float32([value]))
+        check(np.linalg.norm, np.complex64([value + 1j]), 3)
+
+
+def test_einsum_refuses_sums_in_several_dtypes():
+    row = numpy_twins.rows(GROUPS)[np.einsum]
+    with pytest.raises(Unsupported, match="several dtypes"):
+        row.twin("cad,->ac", torch.ones(2, 2, 2, dtype=torch.bool), torch.tensor(3), optimize=True)
+    check(np.einsum, "cad,->ac", random(2, 3, 4, dtype="bool"), np.array(-7, np.int32))
+    check(np.einsum, "bbe,cac,ce->c", *(random(*shape, dtype="int32") for shape in ((2, 2, 3), (4, 2, 4), (4, 3))))
+
+
 def test_halves_overflow_as_they_do():
     a = np.full(40, 300, np.float16)
     check(np.linalg.norm, a)
