@@ -464,7 +464,11 @@ def _carries(thing: Any) -> _Note | None:
         if value_of(base) is not None:
             return _ITSELF
         base = base.base if isinstance(base, np.ndarray) else base.obj
-    owned = any(owns(thing) for owns in _thread_state.owners if owns is not None)
+    before = pause()  # an array that the question needs asks no question of its own
+    try:
+        owned = any(owns(thing) for owns in _thread_state.owners if owns is not None)
+    finally:
+        resume(before)
     return _ITSELF if owned else None
 
 

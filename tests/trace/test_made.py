@@ -250,6 +250,21 @@ def test_memory_that_the_core_calls_its_own_is_traced_data():
         made.end()
 
 
+def test_a_question_that_makes_arrays_asks_no_further_question():
+    asked = []
+
+    def owns(each):
+        asked.append(each)
+        return bool(np.negative(each).any() and np.sqrt(np.abs(table)).any() and len(asked) > 1000)
+
+    made.begin(owns)
+    try:
+        assert not made.where_made(np.negative(plain[::-1])).reads_trace
+    finally:
+        made.end()
+    assert len(asked) < 4
+
+
 def test_the_users_arrays_and_names_are_as_without(node):
     grown = np.arange(3.0)
     other = np.sqrt(grown)
