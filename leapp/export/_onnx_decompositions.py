@@ -317,6 +317,14 @@ def _cumprod(self: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Ten
     return torch.stack(products, dim)
 
 
+@_for(_aten.sort.stable)
+def _sort_stable(
+    self: Tensor, *, stable: bool | None = None, dim: int = -1, descending: bool = False
+) -> tuple[Tensor, Tensor]:
+    del stable  # TopK of ONNX, which a sort becomes, gives equal elements in the order of their indices.
+    return torch.sort(self, dim=dim, descending=descending)
+
+
 @_for(_aten.kthvalue.default)
 def _kthvalue(self: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
     if self.dim() == 0:

@@ -299,9 +299,7 @@ def _mean(
     if not (not_given(where) or where is True) or _is_whole(work):
         total = _sum(x, axis, dtype=numpy_dtype(work), keepdims=keepdims, where=where)
         return cast(total / _count(x, axis, keepdims, where), result)
-    x, words = _over(x, axis, keepdims)
-    if work != x.dtype:
-        words["dtype"] = work
+    x, words = _over(cast(x, work), axis, keepdims)  # ONNX has no mean of one dtype in another
     return cast(torch.mean(x, **words), result)
 
 
@@ -498,9 +496,7 @@ def _nanmean(
         total = _sum(_without_nan(x, 0), axis, dtype, None, keepdims, where=where)
         return cast(total / _count(x, axis, keepdims, there), total.dtype)
     work, result = _work_dtype(x, None)
-    y, words = _over(x, axis, keepdims)
-    if work != x.dtype:
-        words["dtype"] = work
+    y, words = _over(cast(x, work), axis, keepdims)
     return cast(torch.nanmean(y, **words), result)
 
 

@@ -94,6 +94,11 @@ def written_through_strides(x):
 
 
 CASES = {
+    "stable order": (lambda a: torch.argsort(a, dim=0, stable=True), lambda: (randint(4, (50, 3)),)),
+    "stable order of floats": (
+        lambda a: torch.argsort(a, stable=True, descending=True), lambda: (randint(4, (3, 50)).double(),)
+    ),
+    "stable sort": (lambda a: torch.sort(a, stable=True), lambda: (randint(4, (2, 70)).float(),)),
     "attention/bool": attention(mask=hidden_rows),
     "attention/float": attention(mask=minus_infinity),
     "attention/scale+gqa": attention(mask=hidden_rows, scale=0.3, enable_gqa=True),
