@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections import Counter
 
 import numpy as np
@@ -70,3 +71,24 @@ def test_doubles_that_like_hands_over_have_the_row_of_their_function(function):
 
     function(*((2, 1) if function is np.full else (2,)), like=Seen())
     assert row_of(handed[0]) is row_of(function)
+
+
+OTHER_SIGNATURES = {
+    np.reshape: "newshape of older versions", np.pad: "keywords by mode", np.arange: "one to three numbers", np.einsum: "keywords", np.empty_like: "prototype by its name as well",
+}  # fmt: skip
+
+
+def _parameters(function):
+    return [(each.name, each.kind) for each in inspect.signature(function).parameters.values()]
+
+
+def test_twins_have_numpys_own_signature():
+    """Arguments are bound by Python itself: a twin's names, order and kinds must be NumPy's."""
+    differing = set()
+    for row in ROWS:
+        function = getattr(row, "twin", None) or getattr(row, "function", None)
+        if function is None or isinstance(row.numpy, np.ufunc) or not row.numpy.__module__.startswith("numpy"):
+            continue
+        if _parameters(function) != _parameters(row.numpy):
+            differing.add(row.numpy)
+    assert differing <= set(OTHER_SIGNATURES), differing - set(OTHER_SIGNATURES)
