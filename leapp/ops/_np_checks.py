@@ -164,6 +164,8 @@ def _absolute(thing: Any) -> Any:
     """Absolute values of an array of numbers, in double precision where they are no integers; all else as it is."""
     if not isinstance(thing, (np.ndarray, np.generic)) or thing.dtype.kind not in "ifc":
         return thing
+    if isinstance(thing, np.integer):
+        return thing  # an axis, more often than an operand
     return np.abs(thing) if thing.dtype.kind == "i" else np.abs(thing).astype(np.float64)
 
 

@@ -219,3 +219,11 @@ def test_places_that_pass_over_nan(function):
 def test_running_totals_that_pass_over_nan(function):
     for array, words in sweep(function, [*FLOATS, "int8", "complex64"], several=False, nan=True):
         check(GROUPS, function, array, **words)
+
+
+@pytest.mark.parametrize("axis", [np.int64(-1), np.int32(-2), (np.int64(-1), -3)])
+def test_axes_that_are_numbers_of_numpy(axis):
+    array = np.random.default_rng(8).normal(size=(30, 40, 500)).astype("float32")
+    for function in (np.sum, np.mean, np.std):
+        check(GROUPS, function, array, axis)
+        check(GROUPS, function, array, axis=axis)
