@@ -220,7 +220,8 @@ def _write_node(
     if node.formats:
         graph = run_passes(node.recording, EXPORT_PASSES)
         if not node.trace.recordings[0].drew_random:
-            check_replays(graph, *node.samples[0])
+            limits = options.tolerances(name)
+            check_replays(graph, *node.samples[0], rtol=limits.rtol, atol=limits.atol)
         example = tuple(node.samples[0][0][port.name] for port in node.spec.inputs)
         opset, ir_version = options.onnx_for(name)
         settings = _settings(node, opset, ir_version)

@@ -35,6 +35,8 @@ class NodeGraph:
     specs: Mapping[str, TensorSpec] = field(default_factory=dict)
     writes: frozenset[str] = frozenset()
     """Names of calls that were seen to write one of their arguments."""
+    translated: bool = False
+    """Calls of NumPy stand in it as torch's: what they give may differ in the last bits."""
 
     def module(self) -> fx.GraphModule:
         """A GraphModule over the same graph; constants are registered as buffers, names may be nested.

@@ -32,7 +32,7 @@ from leapp.trace.made import pause, resume, unwatched, watched
 from leapp.trace.recorder import NO_MEMORY, OpInfo
 from leapp.trace.scalar import SCALARS, asks_by_itself, heard, open_recording, plain_scalar, traced_scalar
 from leapp.trace.source import caller
-from leapp.trace.tensor import TRACED
+from leapp.trace.tensor import TRACED, mark
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -162,10 +162,11 @@ def recording_of(value: Value | None, place_depth: int = 2) -> Recording | None:
 class _Call:
     """One NumPy call that is recorded: its stand-ins, the plain arrays they stand for, and the memory that went in."""
 
-    __slots__ = ("dynamic", "memories", "objects", "place", "recording", "sample", "tape", "written_tensors")
+    __slots__ = ("dynamic", "memories", "objects", "place", "recording", "sample", "tape")
 
     def __init__(self, recording: Recording, place: Place) -> None:
         self.recording = recording
+        recording.translated = True
         self.place = place
         self.tape = Tape(recording, place)
         self.memories: list[tuple[Array, int]] = []
@@ -404,6 +405,8 @@ def _finish(checker: _Checker, result: Any, made: Any, *, part: bool = False) ->
     """
     if type(result) in _PYTHON_NUMBERS and type(made) is Handle:
         result = _PYTHON_NUMBERS[type(result)](result)
+    if isinstance(result, torch.Tensor) and type(made) is Handle:
+        return _tensor_result(checker, result, made)
     if isinstance(result, (np.ndarray, np.generic)):
         call = checker.call
         if isinstance(made, torch.Tensor):
@@ -420,6 +423,16 @@ def _finish(checker: _Checker, result: Any, made: Any, *, part: bool = False) ->
         if isinstance(result, list):
             return parts
         return type(result)(*parts) if hasattr(result, "_fields") else tuple(parts)
+    return result
+
+
+def _tensor_result(checker: _Checker, result: torch.Tensor, made: Handle) -> torch.Tensor:
+    """``np.multiply(array, tensor)`` is a tensor: NumPy asks torch to wrap what it computed."""
+    with no_hooks():
+        checker.compare(result.detach().as_subclass(torch.Tensor).numpy(), made)
+        address = result.untyped_storage()._cdata
+    recording = checker.call.recording
+    mark(result, Value(recording, made.node, made.memory, address), recording.session)
     return result
 
 
@@ -631,6 +644,7 @@ def _shortly(ufunc: Any, inputs: tuple[Any, ...]) -> Any:
     short = _short.get(tuple(key))
     if short is None or recording is None:
         return NotImplemented
+    recording.translated = True
     if plain_arrays:
         for index, each in enumerate(nodes):
             if each is None:

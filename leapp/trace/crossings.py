@@ -10,14 +10,12 @@ import functools
 import sys
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 
 from leapp.errors import UnrecordableOpError
 from leapp.trace import constructors, entry_points, scripted, transforms
-from leapp.trace._lineage import ATTRIBUTE, plain
 from leapp.trace.source import caller
-from leapp.trace.tensor import from_array, open_recording
+from leapp.trace.tensor import open_recording
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +37,6 @@ def begin(session: Session) -> None:
         constructors.put()
         transforms.put()
         _wrap_compile()
-        _torch.from_numpy = _from_numpy
         for each in _SCRIPTED:
             _originals[each] = each.__call__
             each.__call__ = functools.wraps(each.__call__)(_calling(each.__call__))
@@ -56,24 +53,9 @@ def end(session: Session) -> None:
             each.__call__ = original
         _programs.clear()
         torch.compile = _compile
-        _torch.from_numpy = _original_from_numpy
         _run_compiled()
         transforms.take_out()
         constructors.take_out()
-
-
-# --- arrays ---------------------------------------------------------------------------------------------------------
-
-_torch: Any = torch
-_original_from_numpy: Any = torch.from_numpy
-
-
-@functools.wraps(_original_from_numpy)
-def _from_numpy(array: Any) -> Any:
-    recording = _recording_for((), {})
-    if recording is not None and isinstance(array, np.ndarray) and getattr(array, ATTRIBUTE, None) is None:
-        recording.crossed(plain(array))
-    return from_array(_original_from_numpy, array)
 
 
 # --- compiled code -------------------------------------------------------------------------------------------------

@@ -22,9 +22,10 @@ import numpy as np
 import torch
 
 from leapp.errors import UnrecordableOpError
-from leapp.trace._lineage import Value, plain_class
+from leapp.trace._lineage import ATTRIBUTE, Value, plain, plain_class
 from leapp.trace.scalar import SCALARS, asks_by_itself, open_recording, plain_deep, recording_of
 from leapp.trace.source import caller
+from leapp.trace.tensor import TRACED, from_array
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,6 +80,10 @@ def _put() -> None:
         for name in space.__all__:
             if type(getattr(space, name, None)) is _FUNCTION:
                 _wrap(space, name, _function)
+    _wrap(torch, "from_numpy", _from_numpy)
+    _wrap(torch, "from_dlpack", _from_dlpack)
+    _wrap(torch.utils.dlpack, "from_dlpack", _from_dlpack)
+    _wrap(np, "from_dlpack", _to_numpy)
     for space in (math, cmath):
         for name, function in vars(space).copy().items():
             if callable(function) and not name.startswith("_"):
@@ -105,6 +110,37 @@ def _of_the_machinery() -> bool:
     """Whether the call is NumPy's, torch's or ours, made inside something that the user called."""
     name: str = sys._getframe(2).f_globals.get("__name__", "")
     return name.partition(".")[0] in _OTHERS
+
+
+# --- between NumPy and torch ----------------------------------------------------------------------------------------
+
+
+def _from_numpy(original: Any) -> Any:
+    def from_numpy(array: Any) -> Any:
+        recording = open_recording()
+        if recording is not None and isinstance(array, np.ndarray) and getattr(array, ATTRIBUTE, None) is None:
+            recording.crossed(plain(array))
+        return from_array(original, array)
+
+    return from_numpy
+
+
+def _from_dlpack(original: Any) -> Any:
+    def from_dlpack(external: Any, **kwargs: Any) -> Any:
+        if not isinstance(external, np.ndarray):
+            return original(external, **kwargs)
+        return from_array(functools.partial(original, **kwargs), external)
+
+    return from_dlpack
+
+
+def _to_numpy(original: Any) -> Any:
+    def from_dlpack(external: Any, /, **kwargs: Any) -> Any:
+        if type(external) in TRACED and not kwargs:
+            return _array().from_tensor(external)
+        return original(plain(external), **kwargs)
+
+    return from_dlpack
 
 
 # --- NumPy ---------------------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from leapp.trace.tensor import (
     TracedTensor,
     dispatch,
     first_value,
+    holds_numpy,
     on_traced_memory,
     plain_call,
     refused,
@@ -91,9 +92,12 @@ class NodeMode(TorchFunctionMode):
         """A traced value that torch did not look for: in place of a number, in a list, where memory is replaced."""
         if row.kind in (Kind.CROSSING, Kind.REFUSE) or takes_as_tensor(row, kwargs):
             return dispatch(func, args, kwargs)
-        if value.recording is not None and value.recording.open:
-            self._session.escapes.read(f"torch.{row.name}()", value.recording.name)
-        return plain_call(func, args, kwargs)
+        recording = value.recording
+        if recording is not None and recording.open:
+            if row.kind is Kind.RECORD and holds_numpy((*args, *kwargs.values())):
+                return dispatch(func, args, kwargs)
+            self._session.escapes.read(f"torch.{row.name}()", recording.name)
+        return plain_call(func, plain(args), plain(kwargs))
 
     def _drawn(self, func: Any, name: str, args: Any, kwargs: Any, recording: Recording) -> Any:
         before = torch.random.get_rng_state()

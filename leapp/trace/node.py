@@ -99,6 +99,8 @@ class Recording:
         """id of an input's tensor -> its port."""
         self.arrays: dict[int, tuple[weakref.ref[Any], Value]] = {}
         """id of an array that owns a recorded result's memory -> the array, and what it stands for."""
+        self.translated = False
+        """Calls of NumPy were recorded as torch's."""
         self.drew_random = False
         """A draw is part of the recording: its sample cannot be replayed."""
         self._drawn_by_name = False
@@ -324,7 +326,9 @@ class Recording:
             tuple(Port(item.port, spec_of(item.before)) for item in self._inputs.values()),
             tuple(Port(leaf.port, spec_of(leaf.tensor)) for leaf in outputs),
         )
-        self.graph = NodeGraph(spec, self.recorder.graph, attributes, self._sources(), self._specs(), self._writes())
+        self.graph = NodeGraph(
+            spec, self.recorder.graph, attributes, self._sources(), self._specs(), self._writes(), self.translated
+        )
         self.sample = Sample(
             {item.port: item.before for item in self._inputs.values()},
             {leaf.port: _copy(leaf.tensor) for leaf in outputs},

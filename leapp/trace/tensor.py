@@ -104,6 +104,10 @@ _FORMLESS: Final = "_formless"
 """Marks the error for an argument that no graph holds."""
 
 
+class _HoldsNumPyError(Exception):
+    """An argument of a torch call is a traced array or scalar of NumPy's."""
+
+
 class Call:
     """One recorded call: what the user passed, the graph arguments for it, and the memory that went in."""
 
@@ -215,6 +219,8 @@ class Call:
         value: Value | None = thing._leapp if kind in WRAPPERS else None
         if value is not None:
             if value.recording is self.recording:
+                if self.row.kind is Kind.RECORD:
+                    raise _HoldsNumPyError
                 self.memories.append((value.storage, value.memory))
                 return value.fx
             if not value.buffer:
@@ -469,6 +475,8 @@ def _record(func: Any, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any], 
         if not (_FORMLESS in error.__dict__ and isinstance(func, FunctionType) and row.target is func):
             raise
         return _from_inside(func, args, kwargs, recording)
+    except _HoldsNumPyError:
+        return with_numpy(func, row, args, kwargs, recording)
     state = recording.random_state() if row.random else None
     if call.constants and _may_write(row, kwargs):
         call.about_to_write()
@@ -485,6 +493,77 @@ def _record(func: Any, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any], 
     if row.rebinds:
         return rebound(call, result)
     return write_down(call, result, _written(call, before, after))
+
+
+def with_numpy(func: Any, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any], recording: Recording) -> Any:
+    """A torch call that was given arrays or scalars of NumPy's: recorded with tensors in their places.
+
+    Torch takes a scalar for a number, whose dtype counts for less than a tensor's: where the two give another result,
+    the scalar is a read.
+    """
+
+    def converted(dtype: torch.dtype | None) -> Any:
+        given = _as_tensors(args, recording, dtype)
+        named = _as_tensors(kwargs, recording, dtype)
+        with recording.session.hooked():
+            return func(*given, **named)
+
+    if _may_write(row, kwargs) or row.random or row.rebinds:
+        return converted(None)
+    expected = plain_call(func, plain(args), plain(kwargs))
+    if not isinstance(expected, torch.Tensor):
+        return expected if expected is NotImplemented else converted(None)
+    for dtype in (None, expected.dtype):
+        try:
+            result = converted(dtype)
+        except (TypeError, RuntimeError):
+            continue
+        if isinstance(result, torch.Tensor) and _equal(expected, result):
+            return result
+    recording.session.escapes.read(f"torch.{row.name}()", recording.name)
+    return expected
+
+
+def holds_numpy(things: Any) -> bool:
+    """Whether a traced array or scalar of NumPy's is among the things, at any depth."""
+    for thing in things:
+        kind = type(thing)
+        if kind in WRAPPERS and kind not in TRACED:
+            return True
+        if (kind is list or kind is tuple) and holds_numpy(thing):
+            return True
+    return False
+
+
+def _as_tensors(thing: Any, recording: Recording, dtype: torch.dtype | None) -> Any:
+    """Arguments with a traced tensor in place of each traced array or scalar of NumPy's; scalars in ``dtype``."""
+    kind = type(thing)
+    if kind is tuple or kind is list:
+        return kind([_as_tensors(each, recording, dtype) for each in thing])
+    if kind is dict:
+        return {key: _as_tensors(each, recording, dtype) for key, each in thing.items()}
+    if kind not in WRAPPERS or kind in TRACED:
+        return thing
+    value: Value | None = thing._leapp
+    there = plain(thing)
+    if value is None or value.recording is not recording:
+        return there
+    if isinstance(there, np.ndarray):
+        return from_array(original_from_numpy, thing)
+    with no_hooks():
+        tensor = original_from_numpy(np.array(there))
+    node = value.fx
+    if dtype is not None and dtype != tensor.dtype:
+        with no_hooks():
+            tensor = tensor.to(dtype)
+        info = OpInfo(caller(), recording.recorder.new_memory(), (), dtype, ())
+        node = recording.recorder.call("call_method", "to", "to", (node, dtype), {}, info)
+    mark(tensor, Value(recording, node, value.memory, 0), recording.session)
+    return tensor
+
+
+original_from_numpy: Any = torch.from_numpy
+"""Torch's own: it is wrapped while a session is open."""
 
 
 def rebound(call: Call, result: torch.Tensor) -> torch.Tensor:
@@ -955,7 +1034,7 @@ def _over_array(call: Call, array: Any, result: torch.Tensor) -> torch.Tensor:
 
 def from_array(func: Any, array: Any) -> torch.Tensor:
     """``torch.from_numpy(x)`` of an array that may be traced."""
-    result: torch.Tensor = func(array)
+    result: torch.Tensor = func(plain(array))
     value: Value | None = getattr(array, "_leapp", None)
     recording = value.recording if value is not None else None
     if value is None or recording is None or not recording.session.active:
