@@ -122,7 +122,11 @@ def first_value(things: Any) -> Value | None:
     for thing in things:
         kind = type(thing)
         value: Value | None = None
-        if kind is TracedNpArray or kind in SCALARS or kind in TRACED:
+        if kind is TracedNpArray:
+            value = thing._leapp
+            if value is None and thing._plain is None:
+                value = _adopted(thing)
+        elif kind in SCALARS or kind in TRACED:
             value = thing._leapp
         elif kind is list or kind is tuple:
             value = first_value(thing)
@@ -135,6 +139,21 @@ def first_value(things: Any) -> Value | None:
                 return value
             found = found or value
     return found
+
+
+def _adopted(array: TracedNpArray) -> Value | None:
+    """The lineage of a view of our class that NumPy made where no hook saw it, of memory that the trace owns."""
+    recording = open_recording()
+    if recording is None:
+        return None
+    there = _view(array, np.ndarray)
+    with no_hooks():
+        if not recording.sees_trace(there):
+            return None
+        _, node, memory, _ = recording.use_array(there, caller(2))
+    array._plain = there
+    array._leapp = Value(recording, node, memory, 0)
+    return array._leapp
 
 
 def recording_of(value: Value | None, place_depth: int = 2) -> Recording | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import random
 import weakref
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -105,6 +106,7 @@ class Recording:
         """A draw is part of the recording: its sample cannot be replayed."""
         self._drawn_by_name = False
         self._random_before = torch.random.get_rng_state()
+        self._other_random_before = _other_generators()
 
     # --- what the tracer asks -------------------------------------------------------------------------------------
 
@@ -335,6 +337,9 @@ class Recording:
         )
         if not self._drawn_by_name and not torch.equal(self._random_before, torch.random.get_rng_state()):
             self.session.escapes.random("a call into torch's generator", self.name, recorded=False)
+        for name, state in _other_generators().items():
+            if state != self._other_random_before[name]:
+                self.session.escapes.random(f"a call into {name}", self.name, recorded=False)
         self.open = False
         return tag_outputs(given, self.name, self)
 
@@ -472,6 +477,15 @@ def spec_of(tensor: torch.Tensor) -> TensorSpec:
     """Dtype name and shape of a tensor."""
     with no_hooks():
         return TensorSpec(_dtypes.name_of(tensor.dtype), tuple(tensor.shape))
+
+
+def _other_generators() -> dict[str, Any]:
+    """States of the generators that everybody shares, by their names."""
+    state: Any = np.random.get_state(legacy=False)  # noqa: NPY002 - the one that is shared
+    return {
+        "numpy.random": (state["state"]["key"].tobytes(), state["state"].get("pos"), state["has_gauss"]),
+        "random": random.getstate(),
+    }
 
 
 def _copy(tensor: torch.Tensor) -> torch.Tensor:

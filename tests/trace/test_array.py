@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import warnings
 
 import numpy as np
@@ -364,3 +365,21 @@ def test_nestings_come_back_with_traced_arrays(tmp_path):
     assert type(given["a"]) is np.ndarray
     annotate.output_tensors("n", {"y": back["a"] + back["b"][0] + back["b"][1]["c"]}, export_with="torchscript")
     leapp.stop()
+
+
+def test_a_view_that_no_hook_saw_is_known_by_its_memory(record):
+    def function(x):
+        y = x * 2
+        windows = np.ndarray.__getitem__(y, slice(1, None))  # as C code of NumPy's makes views
+        return windows + np.lib.stride_tricks.sliding_window_view(x, 3).sum(axis=1)[:1]
+
+    check(record, function, (4,))
+
+
+@pytest.mark.parametrize(
+    ("draw", "name"),
+    [(lambda: np.random.normal(size=3), r"numpy\.random"), (lambda: random.random(), "random")],  # noqa: NPY002, S311
+)
+def test_numbers_drawn_from_the_generators_that_everybody_shares(record, draw, name):
+    with pytest.warns(errors.RandomOpWarning, match=f"a call into {name}"):
+        record(lambda x: x * 2 + draw(), *arrays((3,)))
