@@ -69,7 +69,7 @@ class Reader(html.parser.HTMLParser):
         if tag not in self.VOID:
             self.open.append(tag)
 
-    def handle_startendtag(self, tag, attributes):  # noqa: ARG002
+    def handle_startendtag(self, tag, attributes):
         self.tags.append(tag)
 
     def handle_endtag(self, tag):
