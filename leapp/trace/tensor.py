@@ -1034,10 +1034,14 @@ def _over_array(call: Call, array: Any, result: torch.Tensor) -> torch.Tensor:
 
 def from_array(func: Any, array: Any) -> torch.Tensor:
     """``torch.from_numpy(x)`` of an array that may be traced."""
-    result: torch.Tensor = func(plain(array))
     value: Value | None = getattr(array, "_leapp", None)
-    recording = value.recording if value is not None else None
-    if value is None or recording is None or not recording.session.active:
+    if value is None:
+        plainly: torch.Tensor = func(plain(array))
+        return plainly
+    with _no_subclass():  # says to the sentinel that a hook sees the call
+        result: torch.Tensor = func(plain(array))
+    recording = value.recording
+    if recording is None or not recording.session.active:
         return result
     if recording.open:
         return _over_array(Call(_FROM_NUMPY, (array,), {}, recording, caller()), array, result)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import torch
 from torch.autograd import forward_ad
@@ -249,6 +250,23 @@ class TestSentinel:
 
     def test_is_off_by_default(self, record, extension):
         assert not record(lambda x: x + extension(x), data(1)).session.escapes.notes
+
+    @pytest.mark.parametrize(
+        "function",
+        [
+            lambda x: torch.from_numpy(x) * 2,
+            lambda x: torch.from_numpy(np.concatenate([x, x])[::2]).numpy() + 1,
+            lambda x: torch.as_tensor(x) + torch.tensor(x) + torch.asarray(x),
+            lambda x: np.asarray(torch.from_numpy(x) * 2) + 1,
+            lambda x: torch.tensor([x[0], x[1]]) + torch.as_tensor(x[2]),
+            lambda x: torch.from_dlpack(x).expand(3, 4).numpy() * 2,
+        ],
+    )
+    def test_arrays_that_cross_are_seen(self, record, function):
+        first, fresh = np.arange(4, dtype=np.float32), np.float32([3, -1, 4, -2])
+        recorded = record(function, first, sentinel=True)
+        assert not recorded.session.escapes.notes
+        np.testing.assert_array_equal(recorded(torch.from_numpy(fresh)), function(fresh))
 
     def test_follows_the_environment(self, record, extension, monkeypatch):
         monkeypatch.setenv("LEAPP_STRICT", "1")
