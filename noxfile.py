@@ -94,7 +94,7 @@ def walks(session: nox.Session) -> None:
 
 @_session
 def programs(session: nox.Session) -> None:
-    """Record and judge 10,000 random programs, and export some. Arguments: how many, --exported N, --seed N."""
+    """Judge 10,000 random programs of torch and of NumPy. Arguments: how many, --language, --exported, --seed."""
     _install(session)
     _python(session, "tests/property/walk_programs.py", *session.posargs, env={"OMP_NUM_THREADS": "1"})
 

@@ -88,7 +88,7 @@ ROUNDS = """\
 @.sum() ; @.sum(axis={axis}) ; np.sum(@, axis={axis}, keepdims=True) ; @.mean() ; np.mean(@, axis={axis}) ; @.mean(axis={axis}, keepdims=True)
 np.var(@) ; @.std(axis={axis}) ; np.std(@, ddof=1) ; np.cumsum(@, axis={axis}) ; np.prod(@) ; np.exp(np.clip(@, -3, 3)) ; np.tanh(@)
 np.sin(@) ; np.cos(@) ; np.arctan2(@, @) ; np.log1p(np.abs(@)) ; np.log(np.abs(@) + 1) ; np.hypot(@, @) ; np.cbrt(@) ; np.exp2(@)
-@ @ @ ; np.dot(@, @) ; np.matmul(@, @.T) ; np.inner(@, @) ; np.einsum('...i,...i->...', @, @) ; np.linalg.norm(@) ; np.linalg.norm(@, axis={axis})
+np.dot(@, @) ; np.matmul(@, @.T) ; np.inner(@, @) ; np.einsum('...i,...i->...', @, @) ; np.linalg.norm(@) ; np.linalg.norm(@, axis={axis})
 @ / np.linalg.norm(@) ; (@ - @.mean()) / (@.std() + 1) ; np.average(@, axis={axis}) ; np.convolve(@, [1, 2, 1]) ; np.power(np.abs(@) + 1, 0.5)
 np.deg2rad(@) ; np.sinc(@) ; np.logaddexp(@, @) ; np.tensordot(@, @, axes=1) ; np.percentile(@, 30) ; np.nanmean(@) ; np.gradient(@)
 """

@@ -13,20 +13,41 @@ import tempfile
 import time
 from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import judge as torch_judge
+import numpy_judge
 from hypothesis import HealthCheck, Phase, given, seed, settings
-from judge import FORMATS, Verdict, WrongError, computes_complex, export, judge, smaller
+from judge import FORMATS, Verdict, WrongError, computes_complex, export, smaller
+from numpy_programs import numpy_programs, printed
 from programs import Program, programs
 
 from leapp._spec import ExportFormat
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Language(NamedTuple):
+    """How programs of a kind are drawn, judged and shown."""
+
+    programs: Callable[[], Any]
+    judge: Callable[[Program], Verdict]
+    text: Callable[[Program], str]
+
+
+LANGUAGES = {
+    "torch": Language(programs, torch_judge.judge, lambda program: program.text),
+    "numpy": Language(numpy_programs, numpy_judge.judge, printed),
+}
 
 PORTION = 250
 TOGETHER = 16
 
 
-def walk(count: int, first_seed: int, exported: int) -> int:
+def walk(language: Language, count: int, first_seed: int, exported: int) -> int:
     """Print the counts; the number of wrong programs."""
     counts: Counter[str] = Counter()
     refusals: Counter[str] = Counter()
@@ -34,11 +55,11 @@ def walk(count: int, first_seed: int, exported: int) -> int:
     started = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         for number in range(-(-count // PORTION)):
-            judged = _portion(first_seed + number, min(PORTION, count - number * PORTION), counts, refusals)
+            judged = _portion(language, first_seed + number, min(PORTION, count - number * PORTION), counts, refusals)
             if number * PORTION < count:
                 share = -(-exported * len(judged) // max(count, 1))
                 for format in FORMATS:
-                    _exported(judged[:share], format, Path(folder), formats)
+                    _exported(language, judged[:share], format, Path(folder), formats)
             print(f"{sum(counts.values())} programs, {dict(counts)}", file=sys.stderr)
     total = sum(counts.values())
     print(f"{total} programs in {time.perf_counter() - started:.0f} s: {_shares(counts, total)}")
@@ -58,7 +79,7 @@ def _shares(counts: Counter[str], total: int) -> str:
     return ", ".join(f"{counts[name]} {name} ({100 * counts[name] / max(total, 1):.2f}%)" for name in names)
 
 
-def _portion(number: int, size: int, counts: Counter[str], refusals: Counter[str]) -> list[Verdict]:
+def _portion(language: Language, number: int, size: int, counts: Counter[str], refusals: Counter[str]) -> list[Verdict]:
     judged: list[Verdict] = []
     last: list[Program] = []
 
@@ -72,10 +93,10 @@ def _portion(number: int, size: int, counts: Counter[str], refusals: Counter[str
         suppress_health_check=list(HealthCheck),
         phases=[Phase.generate, Phase.shrink],
     )
-    @given(programs())
+    @given(language.programs())
     def run(program: Program) -> None:
         last[:] = [program]
-        verdict = judge(program)
+        verdict = language.judge(program)
         if failed:
             return  # smaller ones are tried for the sake of the wrong one
         counts["skipped" if verdict.skipped else "refused" if verdict.refused else "equal"] += 1
@@ -99,40 +120,44 @@ def _portion(number: int, size: int, counts: Counter[str], refusals: Counter[str
         run()
     except WrongError as error:
         counts["wrong"] += 1
-        print(f"\n{'=' * 80}\nWrong (seed {number}): {error}\n\n{last[0].text}")
+        print(f"\n{'=' * 80}\nWrong (seed {number}): {error}\n\n{language.text(last[0])}")
     return judged
 
 
-def _exported(verdicts: list[Verdict], format: ExportFormat, folder: Path, found: Counter[tuple[str, str]]) -> None:
+def _exported(
+    language: Language, verdicts: list[Verdict], format: ExportFormat, folder: Path, found: Counter[tuple[str, str]]
+) -> None:
     groups = [verdicts[start : start + TOGETHER] for start in range(0, len(verdicts), TOGETHER)]
     if format is ExportFormat.ONNX:
         real = [each for each in verdicts if not computes_complex(each)]
         groups = [real[start : start + TOGETHER] for start in range(0, len(real), TOGETHER)]
         groups += [[each] for each in verdicts if computes_complex(each)]
     for group in groups:
-        _group(group, format, folder, found)
+        _group(language, group, format, folder, found)
 
 
-def _group(group: list[Verdict], format: ExportFormat, folder: Path, found: Counter[tuple[str, str]]) -> None:
+def _group(
+    language: Language, group: list[Verdict], format: ExportFormat, folder: Path, found: Counter[tuple[str, str]]
+) -> None:
     try:
         refused = export(group, format, folder)
     except WrongError as error:
         if len(group) > 1:
             half = len(group) // 2
-            _group(group[:half], format, folder, found)
-            _group(group[half:], format, folder, found)
+            _group(language, group[:half], format, folder, found)
+            _group(language, group[half:], format, folder, found)
             return
 
         def is_wrong(program: Program) -> bool:
             try:
-                export([judge(program)], format, folder)
+                export([language.judge(program)], format, folder)
             except WrongError:
                 return True
             return False
 
         found[format.value, "wrong"] += 1
         small = smaller(group[0].program, is_wrong)
-        print(f"\n{'=' * 80}\nWrong: {str(error).splitlines()[0]}\n\n{small.text}")
+        print(f"\n{'=' * 80}\nWrong: {str(error).splitlines()[0]}\n\n{language.text(small)}")
         return
     found[format.value, "refused"] += len(refused)
     found[format.value, "equal"] += len(group) - len(refused)
@@ -151,5 +176,12 @@ if __name__ == "__main__":
     parser.add_argument("count", nargs="?", type=int, default=10_000)
     parser.add_argument("--exported", type=int, default=500, help="how many of them leave in all three formats as well")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--language", choices=LANGUAGES, nargs="+", default=list(LANGUAGES), help="both unless one is named"
+    )
     chosen = parser.parse_args()
-    sys.exit(1 if walk(chosen.count, chosen.seed, chosen.exported) else 0)
+    wrong = 0
+    for name in chosen.language:
+        print(f"{name}:")
+        wrong += walk(LANGUAGES[name], chosen.count, chosen.seed, chosen.exported)
+    sys.exit(1 if wrong else 0)
