@@ -38,6 +38,8 @@ def has_torch_dtype(dtype: np.dtype[Any]) -> bool:
     return dtype.isnative and dtype.name in _dtypes.BY_NAME
 
 
+_view: Any = np.ndarray.view  # our class has a method of its own, which records
+
 _BY_NAME: Final = {code: np.dtype(np.dtype(code).name) for code in np.typecodes["AllInteger"]}
 """Integer type of C -> the one of the same size that torch knows: C has two names for one of them."""
 
@@ -53,7 +55,7 @@ def tensor_of(array: Array) -> torch.Tensor:
 
     Views are views of one tensor over the owner's memory. The array must have a dtype that torch has.
     """
-    plain = array if type(array) is np.ndarray else array.view(np.ndarray)
+    plain = array if type(array) is np.ndarray else _view(array, np.ndarray)
     base = plain.base
     if base is None or not isinstance(base, np.ndarray):
         return _over(plain)
@@ -62,7 +64,7 @@ def tensor_of(array: Array) -> torch.Tensor:
     owner = owner_of(plain)
     size = plain.itemsize
     if type(owner) is not np.ndarray:
-        owner = owner.view(np.ndarray)
+        owner = _view(owner, np.ndarray)
     if owner.dtype != plain.dtype or not _in_rows(owner) or any(stride % size for stride in plain.strides):
         return _over(plain)
     offset = plain.__array_interface__["data"][0] - owner.__array_interface__["data"][0]

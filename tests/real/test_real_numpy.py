@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import gymnasium
 import numpy as np
 import pytest
+import rowan
+from gymnasium.wrappers import (
+    FrameStackObservation,
+    NormalizeObservation,
+    RescaleObservation,
+    TimeAwareObservation,
+    TimeLimit,
+)
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
-from traced import check
+from traced import check, traced
+from transforms3d import affines, axangles, euler, quaternions
 
+from leapp import FunctionPatch
 from leapp._spec import ExportFormat
+from leapp.errors import DataDependentBranchError, TraceEscapeWarning
 
 FORMATS = pytest.mark.parametrize(
     "format", [ExportFormat.TORCHSCRIPT, ExportFormat.PT2, ExportFormat.ONNX], ids=lambda each: each.value
@@ -89,3 +101,177 @@ def test_vec_normalize_rewards(tmp_path):
         return {"there": there, "back": vectors.unnormalize_reward(there)}
 
     check(step, lambda rng: {"reward": rng.normal(0, 2, (2,)).astype(np.float32)}, tmp_path)
+
+
+def test_normalize_observation_frozen(tmp_path):
+    wrapper = NormalizeObservation(Walk(STATE))
+    wrapper.reset(seed=3)
+    for _ in range(20):
+        wrapper.step(None)
+    wrapper.update_running_mean = False
+
+    def step(state):
+        return {"observation": wrapper.observation(state)}
+
+    check(step, lambda rng: {"state": rng.normal(0, 3, 5).astype(np.float32)}, tmp_path)
+
+
+def test_rescale_observation(tmp_path):
+    wrapper = RescaleObservation(Walk(STATE), np.float32(-1), np.float32(2))
+
+    def step(state):
+        return {"observation": wrapper.observation(state)}
+
+    check(step, lambda rng: {"state": rng.uniform(-3, 3, 5).astype(np.float32)}, tmp_path)
+
+
+@FORMATS
+def test_frame_stack_observation(format, tmp_path):
+    """The frames before this one are an input; the wrapper writes the stack into a buffer of its own."""
+    wrapper = FrameStackObservation(Walk(CAMERA), 4)
+
+    def step(history, frame):
+        wrapper.obs_queue.extend(history)
+        wrapper.unwrapped.next = frame
+        return {"observation": wrapper.step(None)[0]}
+
+    def draw(rng):
+        frames = rng.integers(0, 256, (4, 6, 8, 3), np.uint8)
+        return {"history": frames[:3], "frame": frames[3]}
+
+    check(step, draw, tmp_path, format=format)
+
+
+@pytest.mark.parametrize("normalize_time", [False, True])
+@pytest.mark.parametrize("flatten", [False, True])
+def test_time_aware_observation(flatten, normalize_time, tmp_path):
+    wrapper = TimeAwareObservation(TimeLimit(Walk(STATE), 200), flatten=flatten, normalize_time=normalize_time)
+    wrapper.reset()
+
+    def step(state, time):
+        wrapper.timesteps = time[0]
+        wrapper.unwrapped.next = state
+        seen = wrapper.step(None)[0]
+        return {"observation": seen} if flatten else {"observation": seen["obs"] + 0, "tick": seen["time"]}
+
+    def draw(rng):
+        return {"state": rng.normal(0, 3, 5).astype(np.float32), "time": rng.integers(0, 200, 1)}
+
+    check(step, draw, tmp_path)
+
+
+def turn(rng: np.random.Generator, *shape: int) -> np.ndarray:
+    """Unit quaternions."""
+    drawn = rng.normal(size=(*shape, 4))
+    return drawn / np.linalg.norm(drawn, axis=-1, keepdims=True)
+
+
+def two_turns(rng):
+    return {"a": turn(rng), "b": turn(rng)}
+
+
+def one_turn(rng):
+    return {"a": turn(rng)}
+
+
+def turn_and_vector(rng):
+    return {"a": turn(rng), "v": rng.normal(size=3)}
+
+
+def axis_and_angle(rng):
+    return {"axis": rng.normal(size=3), "angle": rng.uniform(0.3, 2.5, 1)}
+
+
+def angles(rng):
+    return {"angles": rng.uniform(-1, 1, 3)}
+
+
+# A quaternion of length zero has a side of its own there, which no node of this file takes.
+TRANSFORMS3D_ALLOWED = {"branches": [
+    "transforms3d.quaternions:quat2mat", "transforms3d.quaternions:mat2quat", "transforms3d.quaternions:quat2axangle",
+    "transforms3d.euler:mat2euler",
+]}  # fmt: skip
+
+# What the module math computes leaves the trace; NumPy has the same functions.
+MATH = [
+    FunctionPatch(math, name, same)
+    for name, same in {
+        "sin": np.sin, "cos": np.cos, "sqrt": np.sqrt, "atan2": np.arctan2, "acos": np.arccos, "asin": np.arcsin
+    }.items()
+]  # fmt: skip
+
+TRANSFORMS3D = {
+    "qmult": (lambda a, b: {"o": quaternions.qmult(a, b)}, two_turns),
+    "qinverse": (lambda a: {"o": quaternions.qinverse(a), "n": quaternions.qnorm(a)}, one_turn),
+    "quat2mat": (lambda a: {"o": quaternions.quat2mat(a)}, one_turn),
+    "rotate_vector": (lambda a, v: {"o": quaternions.rotate_vector(v, a)}, turn_and_vector),
+    "quat2axangle": (lambda a: dict(zip(("o", "angle"), quaternions.quat2axangle(a), strict=True)), one_turn),
+    "axangle2quat": (lambda axis, angle: {"o": quaternions.axangle2quat(axis, angle[0])}, axis_and_angle),
+    "axangle2mat": (lambda axis, angle: {"o": axangles.axangle2mat(axis, angle[0])}, axis_and_angle),
+    "euler2mat": (lambda angles: {"o": euler.euler2mat(*angles)}, angles),
+    "euler2quat": (lambda angles: {"o": euler.euler2quat(*angles, axes="rxyz")}, angles),
+    "mat2euler": (lambda angles: {"o": np.array(euler.mat2euler(euler.euler2mat(*angles)))}, angles),
+    "quat2euler": (lambda a: {"o": np.array(euler.quat2euler(a))}, one_turn),
+    "compose": (lambda a, v: {"o": affines.compose(v, quaternions.quat2mat(a), np.ones(3))}, turn_and_vector),
+}
+
+
+@pytest.mark.parametrize("name", TRANSFORMS3D)
+def test_transforms3d(name, tmp_path):
+    step, draw = TRANSFORMS3D[name]
+    check(step, draw, tmp_path, allow=TRANSFORMS3D_ALLOWED, patching=MATH)
+
+
+def test_what_leaves_the_trace_in_transforms3d_is_named(tmp_path):
+    with pytest.raises(TraceEscapeWarning, match=r"math\.sin\(\) at .*transforms3d/euler\.py:\d+ reads a traced value"):
+        traced(lambda angles: {"o": euler.euler2mat(*angles)}, angles(np.random.default_rng(0)), tmp_path)
+    with pytest.raises(DataDependentBranchError, match=r"transforms3d/quaternions\.py:\d+.*\n.*quaternions:quat2mat"):
+        traced(lambda a: {"o": quaternions.quat2mat(a)}, one_turn(np.random.default_rng(0)), tmp_path)
+
+
+# rowan asks whether any quaternion of a batch has length zero and writes those that have (or have not) by mask.
+ROWAN_ALLOWED = {
+    "branches": [f"rowan.functions:{name}" for name in ("inverse", "exp", "log", "power", "_vector_bisector")]
+}
+
+
+def turns(rng):
+    return {"a": turn(rng, 3), "b": turn(rng, 3)}
+
+
+def some_turns(rng):
+    return {"a": turn(rng, 3)}
+
+
+def turns_and_vectors(rng):
+    return {"a": turn(rng, 3), "v": rng.normal(size=(3, 3))}
+
+
+def vectors(rng):
+    return {"v": rng.normal(size=(3, 3)), "w": rng.normal(size=(3, 3))}
+
+
+ROWAN = {
+    "multiply": (lambda a, b: {"o": rowan.multiply(a, b)}, turns),
+    "divide": (lambda a, b: {"o": rowan.divide(a, b)}, turns),
+    "inverse": (lambda a: {"o": rowan.inverse(a), "c": rowan.conjugate(a), "n": rowan.normalize(a * 3)}, some_turns),
+    "exp": (lambda a: {"o": rowan.exp(a)}, some_turns),
+    "log": (lambda a: {"o": rowan.log(a)}, some_turns),
+    "power": (lambda a: {"o": rowan.power(a, 2)}, some_turns),
+    "rotate": (lambda a, v: {"o": rowan.rotate(a, v)}, turns_and_vectors),
+    "to_matrix": (lambda a: {"o": rowan.to_matrix(a)}, some_turns),
+    "to_euler": (lambda a: {"o": rowan.to_euler(a)}, some_turns),
+    "from_euler": (lambda v, w: {"o": rowan.from_euler(v[:, 0], v[:, 1], w[:, 2])}, vectors),
+    "from_axis_angle": (lambda v, w: {"o": rowan.from_axis_angle(v, w[:, 0])}, vectors),
+    "to_axis_angle": (lambda a: dict(zip(("o", "angle"), rowan.to_axis_angle(a), strict=True)), some_turns),
+    "slerp": (lambda a, b: {"o": rowan.interpolate.slerp(a, b, 0.3)}, turns),
+    "vector_vector_rotation": (lambda v, w: {"o": rowan.vector_vector_rotation(v, w)}, vectors),
+    "integrate": (lambda a, v: {"o": rowan.calculus.integrate(a, v, 0.1)}, turns_and_vectors),
+    "distance": (lambda a, b: {"o": rowan.geometry.intrinsic_distance(a, b)}, turns),
+}
+
+
+@pytest.mark.parametrize("name", ROWAN)
+def test_rowan(name, tmp_path):
+    step, draw = ROWAN[name]
+    check(step, draw, tmp_path, allow=ROWAN_ALLOWED)

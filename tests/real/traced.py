@@ -29,22 +29,40 @@ def exported(
     *,
     format: ExportFormat = ExportFormat.TORCHSCRIPT,
     between: Callable[[], Any] = int,
+    **options: Any,
 ) -> Callable[[Arrays], Arrays]:
     """Trace ``step(**inputs)`` as node ``n``, export it, and open what was written.
 
-    Args: between: sets back what the untraced call before it changed.
+    Args:
+        between: sets back what the untraced call before it changed.
+        options: those of ``leapp.start``.
     """
     untraced = step(**{name: array.copy() for name, array in inputs.items()})
     between()
-    leapp.start("real", save_path=folder)
-    given = annotate.input_tensors("n", {name: array.copy() for name, array in inputs.items()})
-    outputs = step(**dict(zip(inputs, given if len(inputs) > 1 else (given,), strict=True)))
-    annotate.output_tensors("n", outputs, export_with=format.value)
-    leapp.stop()
+    outputs = traced(step, inputs, folder, format=format, **options)
     for name, value in untraced.items():
         same(outputs[name], value)
     assert leapp.compile_graph(visualize=False)
     return opened(folder / "real" / "nodes" / "n", format)
+
+
+def traced(
+    step: Callable[..., Arrays],
+    inputs: Arrays,
+    folder: Path,
+    *,
+    format: ExportFormat = ExportFormat.TORCHSCRIPT,
+    **options: Any,
+) -> Arrays:
+    """A session in which node ``n`` is ``step``; what the traced step gave."""
+    leapp.start("real", save_path=folder, **options)
+    try:
+        given = annotate.input_tensors("n", {name: array.copy() for name, array in inputs.items()})
+        outputs = step(**dict(zip(inputs, given if len(inputs) > 1 else (given,), strict=True)))
+        annotate.output_tensors("n", outputs, export_with=format.value)
+    finally:
+        leapp.stop()
+    return outputs
 
 
 def opened(folder: Path, format: ExportFormat) -> Callable[[Arrays], Arrays]:
@@ -85,9 +103,10 @@ def check(
     format: ExportFormat = ExportFormat.TORCHSCRIPT,
     tolerance: float = 1e-6,
     between: Callable[[], Any] = int,
+    **options: Any,
 ) -> None:
     """Trace ``step`` on one draw of inputs; its model must give what the untraced code gives on others."""
-    model = exported(step, draw(np.random.default_rng(0)), folder, format=format, between=between)
+    model = exported(step, draw(np.random.default_rng(0)), folder, format=format, between=between, **options)
     seen = []
     for seed in range(1, FRESH + 1):
         inputs = draw(np.random.default_rng(seed))
