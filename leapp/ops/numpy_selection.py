@@ -306,6 +306,10 @@ def _select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
     return chosen
 
 
+_size: Any = np.ndarray.size.__get__
+"""How many elements there are, without a word of it."""
+
+
 def _piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> Any:
     x = x if isinstance(x, np.ndarray) else np.asanyarray(x)
     shape = x.shape
@@ -330,8 +334,10 @@ def _piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> A
             found[mask] = function
         else:
             chosen = x[mask]
-            if chosen.size > 0:
+            if _size(chosen) > 0:
                 found[mask] = function(chosen, *args, **kw)
+            else:
+                len(chosen)  # it was decided by the data, of which the traced array tells
     return found if shape else found.reshape(())
 
 

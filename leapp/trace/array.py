@@ -1253,6 +1253,69 @@ def _measured(self: Any, op: str) -> Array:
     return plain_array(self)
 
 
+def _told(name: str) -> Any:
+    """Getter of a measure, which follows the data where a mask chose the elements."""
+    get = getattr(np.ndarray, name).__get__
+
+    def read(self: Any) -> Any:
+        value = self._leapp
+        if value is not None and value.dynamic:
+            _read(self, name)
+        return get(self)
+
+    return read
+
+
+class _Flat:
+    """``x.flat`` of a traced array: its elements in row-major order, read and written through the array."""
+
+    def __init__(self, array: TracedNpArray) -> None:
+        self.base = array
+
+    def __len__(self) -> int:
+        return int(self.base.size)
+
+    def __iter__(self) -> Any:
+        return iter(self.base.reshape(-1))
+
+    def __getitem__(self, index: Any) -> Any:
+        found = self.base.reshape(-1)[index]
+        return found.copy() if isinstance(found, np.ndarray) else found
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        row = self.base.reshape(-1)
+        if np.shares_memory(plain_array(row), plain_array(self.base)):
+            row[index] = value
+            return
+        row[index] = value
+        self.base[...] = row.reshape(self.base.shape)
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        del copy
+        row = self.base.flatten()
+        return row if dtype is None else row.astype(dtype)
+
+    def copy(self) -> Any:
+        """The elements in one row, in memory of their own."""
+        return self.base.flatten()
+
+
+def _flat(self: Any) -> Any:
+    if recording_of(first_value((self,))) is None:
+        return plain_array(self).flat
+    return _Flat(self)
+
+
+def _flat_written(self: Any, value: Any) -> None:
+    if recording_of(first_value((self, value))) is None:
+TracedNpArray.flat = property(_flat, _flat_written)  # type: ignore[misc, assignment]
+    else:
+        _Flat(self)[...] = _resize(value, (self.size,))
+
+
+_resize: Final = np.resize
+
+
 def _reshaped_in_place(self: Any, shape: Any) -> None:
     """``x.shape = shape``: the same object, which sees its memory in another way from now on."""
     new = self.reshape(shape)
@@ -1303,7 +1366,10 @@ for _name, _setter in {"T": None, "mT": None, "real": _part_written("real"), "im
 for _name, _setter in {
     "shape": _reshaped_in_place, "dtype": _refused_setter("dtype"), "strides": _refused_setter("strides")
 }.items():  # fmt: skip
-    _getter: Any = getattr(np.ndarray, _name).__get__
+    _getter: Any = _told(_name) if _name == "shape" else getattr(np.ndarray, _name).__get__
     setattr(TracedNpArray, _name, property(_getter, _setter))
-for _name in ("flat", "data", "ctypes", "__array_interface__", "__array_struct__"):
+setattr(TracedNpArray, "flat", property(_flat, _flat_written))  # noqa: B010 - NumPy says that nobody assigns it
+for _name in ("size", "nbytes"):
+    setattr(TracedNpArray, _name, property(_told(_name)))
+for _name in ("data", "ctypes", "__array_interface__", "__array_struct__"):
     setattr(TracedNpArray, _name, property(_reading_property(_name)))

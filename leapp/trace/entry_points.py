@@ -76,6 +76,9 @@ def _put() -> None:
         _wrap(np, name, _constructor)
     _wrap(np, "fromiter", _from_iterator)
     _wrap(_Concatenator, "__getitem__", _in_brackets)
+    _wrap(np, "ndenumerate", _enumerated)
+    _wrap(np, "nditer", _read_by("numpy.nditer"))
+    _wrap(np.vectorize, "__call__", _read_by("numpy.vectorize"))
     for space in _NUMPY_SPACES:
         for name in space.__all__:
             if type(getattr(space, name, None)) is _FUNCTION:
@@ -245,6 +248,31 @@ def _asks_others(things: Any) -> bool:
         elif asks_by_itself(kind):
             return True
     return False
+
+
+def _enumerated(original: Any) -> Callable[..., Any]:
+    def ndenumerate(array: Any) -> Any:
+        if _first_value((array,)) is None:
+            return original(array)
+        return ((index, array[index]) for index in np.ndindex(array.shape))
+
+    return ndenumerate
+
+
+def _read_by(op: str) -> Callable[[Any], Callable[..., Any]]:
+    """What takes the elements out one by one, where no hook is asked."""
+
+    def wrapping(original: Any) -> Callable[..., Any]:
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            value = _first_value((*args, *kwargs.values()))
+            recording = recording_of(value) if value is not None else None
+            if recording is not None:
+                recording.session.escapes.read(op, recording.name)
+            return original(*plain(args), **plain(kwargs))
+
+        return wrapper
+
+    return wrapping
 
 
 def _in_brackets(original: Any) -> Callable[..., Any]:

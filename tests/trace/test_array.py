@@ -129,6 +129,8 @@ TABLE = np.arange(12.0, dtype=np.float32).reshape(4, 3)
         (lambda x: np.add.reduce(x, axis=None) + np.maximum.accumulate(x), (3,)),
         (lambda x: np.multiply.outer(x, x), (3,)),
         (lambda x: x.max(axis=1, initial=0.2), (3, 2)),
+        (lambda x: np.array([value * index[0] for index, value in np.ndenumerate(x)], np.float32), (3,)),
+        (lambda x: x * np.count_nonzero(x > 0) + np.allclose(x, 1), (3,)),
     ],
 )
 def test_calls(record, function, shape):
@@ -207,6 +209,15 @@ def buffer_made_inside(x):
     return y * 2
 
 
+def written_flat(x):
+    y = x * 2
+    y.flat[1] = x[0, 0]
+    z = y.T
+    z.flat[3] = 5
+    z.flat = [1.5, 2.5]
+    return y + sum(x.flat)
+
+
 def rotated(x):
     c, s = np.cos(x[0]), np.sin(x[0])
     return np.array([[c, -s], [s, c]]) @ x[:2]
@@ -225,6 +236,7 @@ def rotated(x):
         (added_at, (4,)),
         (with_where, (5,)),
         (buffer_made_inside, (4,)),
+        (written_flat, (2, 3)),
         (rotated, (3,)),
     ],
 )
@@ -383,3 +395,19 @@ def test_a_view_that_no_hook_saw_is_known_by_its_memory(record):
 def test_numbers_drawn_from_the_generators_that_everybody_shares(record, draw, name):
     with pytest.warns(errors.RandomOpWarning, match=f"a call into {name}"):
         record(lambda x: x * 2 + draw(), *arrays((3,)))
+
+
+@pytest.mark.parametrize(
+    ("function", "op"),
+    [
+        (lambda x: np.vectorize(lambda v: v * 2)(x), "numpy.vectorize"),
+        (lambda x: np.array([float(v) for v in np.nditer(x)]), "numpy.nditer"),
+        (lambda x: np.full(3, x[x > -9].size), "size"),
+        (lambda x: np.zeros(x[x > -9].shape), r"\.shape"),
+        (lambda x: np.piecewise(x, [x > 9], [lambda v: v * 2]), r"len\(\)"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::leapp.errors.UntracedOpWarning")
+def test_what_takes_elements_or_lengths_out_is_a_read(record, function, op):
+    with pytest.warns(errors.TraceEscapeWarning, match=op):
+        record(lambda x: x * 2 + function(x), *arrays((3,)))
