@@ -1308,7 +1308,7 @@ def _flat(self: Any) -> Any:
 
 def _flat_written(self: Any, value: Any) -> None:
     if recording_of(first_value((self, value))) is None:
-TracedNpArray.flat = property(_flat, _flat_written)  # type: ignore[misc, assignment]
+        plain_array(self).flat = plain(value)  # type: ignore[misc]
     else:
         _Flat(self)[...] = _resize(value, (self.size,))
 
