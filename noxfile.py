@@ -101,8 +101,12 @@ def programs(session: nox.Session) -> None:
 
 @_session
 def ops(session: nox.Session) -> None:
-    """Record and export every function of torch, or find it in a reviewed list. Arguments: names, --formats, --most."""
+    """Record and export every function of torch, or find it in a reviewed list. Arguments: names, --formats, --most.
+
+    Those of NumPy are counted first.
+    """
     _install(session)
+    _python(session, "tests/ops/walk_numpy.py")
     _python(session, "tests/ops/walk_ops.py", *session.posargs, env={"OMP_NUM_THREADS": "1"})
 
 

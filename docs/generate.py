@@ -8,18 +8,27 @@ import re
 import sys
 import urllib.parse
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy import char, strings
+from numpy.lib import recfunctions, scimath, stride_tricks
+from numpy.polynomial import polynomial
 
 from leapp import errors
+from leapp.ops import numpy_indexing
+from leapp.ops._np_row import NoTwin, Op, OutOfScope, Through
 from leapp.ops.format_gaps import FORMAT_GAPS
+from leapp.ops.numpy_table import GROUPS
 from leapp.ops.torch_table import ESCAPES, METADATA, RANDOM, REFUSED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 ROOT: Final = Path(__file__).parents[1]
 ERRORS_PAGE: Final = ROOT / "docs" / "errors.md"
 TRACING_PAGE: Final = ROOT / "docs" / "tracing.md"
+NUMPY_PAGE: Final = ROOT / "docs" / "numpy.md"
 
 _HEAD: Final = """\
 # Errors and warnings
@@ -71,6 +80,70 @@ def tracing_page(written: str) -> str:
             for gap in FORMAT_GAPS
         ),
     }
+    return _with_lists(written, lists)
+
+
+def numpy_page(written: str) -> str:
+    """The page on NumPy, with its lists written again from the table."""
+    rows = [row for group in GROUPS for row in group.rows]
+    recorded = ((group.title, [row for row in group.rows if isinstance(row, (Op, Through))]) for group in GROUPS)
+    lists = {
+        "recorded": "| | |\n|---|---|\n"
+        + "".join(f"| {title} | {_functions(row.numpy for row in found)} |\n" for title, found in recorded if found),
+        "notes": _by_reason((row.note, row.numpy) for row in rows if isinstance(row, (Op, Through)) and row.note),
+        "refused": _by_reason(
+            (f"{row.why}{f'; {row.advice}' if row.advice else ''}", row.numpy)
+            for row in rows
+            if isinstance(row, NoTwin)
+        ),
+        "scope": _by_reason((row.why, row.numpy) for row in rows if isinstance(row, OutOfScope)),
+    }
+    return _with_lists(written, lists)
+
+
+def _by_reason(found: Iterable[tuple[str, Callable[..., Any]]]) -> str:
+    """A line per reason, with all functions that have it."""
+    functions: dict[str, list[Callable[..., Any]]] = {}
+    for reason, function in found:
+        functions.setdefault(reason, []).append(function)
+    return "".join(f"- {_functions(each)}: {reason}.\n" for reason, each in functions.items())
+
+
+def _functions(functions: Iterable[Callable[..., Any]]) -> str:
+    """Functions as users write them, with their other names; those that only NumPy itself calls are left out."""
+    names = {name: None for function in functions if (name := _spelled(function))}
+    return " ".join(names)
+
+
+_HOMES: Final = {
+    "": np,
+    "linalg.": np.linalg,
+    "fft.": np.fft,
+    "lib.stride_tricks.": stride_tricks,
+    "polynomial.polynomial.": polynomial,
+    "emath.": scimath,
+}
+_ONE_BY_ONE: Final = {"strings": strings, "char": char, "lib.recfunctions": recfunctions}
+"""Modules of which all functions have one fate, where numbers and shapes are not their own subject."""
+
+
+def _spelled(function: Callable[..., Any]) -> str:
+    for home, module in _HOMES.items():
+        names = [name for name, each in vars(module).items() if each is function and not name.startswith("_")]
+        if names:
+            own = function.__name__ if function.__name__ in names else names[0]
+            others = [f"`{home}{name}`" for name in names if name != own]
+            return f"`{home}{own}`" + (f" ({' '.join(others)})" if others else "")
+    for home, module in _ONE_BY_ONE.items():
+        if any(each is function for each in vars(module).values()):
+            return f"all of `{home}`"
+    if getattr(function, "__module__", "") == numpy_indexing.__name__:
+        return f"`ndarray.{function.__name__}`"
+    return ""
+
+
+def _with_lists(written: str, lists: dict[str, str]) -> str:
+    """A page with the lists between its markers replaced."""
     for name, text in lists.items():
         block = re.compile(rf"(<!-- list: {name} -->\n).*?(<!-- end -->)", re.DOTALL)
         written = block.sub(lambda match, text=text: f"{match[1]}{text}{match[2]}", written)  # type: ignore[misc]
@@ -153,13 +226,15 @@ def main() -> int:
         else:
             ERRORS_PAGE.write_text(page, "utf-8")
             print("docs/errors.md written.")
-    written = TRACING_PAGE.read_text("utf-8")
-    if written != tracing_page(written):
+    for path, listed in ((TRACING_PAGE, tracing_page), (NUMPY_PAGE, numpy_page)):
+        written = path.read_text("utf-8")
+        if written == listed(written):
+            continue
         if arguments.check:
-            problems.append("docs/tracing.md is out of date; `nox -s docs` writes its lists again.")
+            problems.append(f"docs/{path.name} is out of date; `nox -s docs` writes its lists again.")
         else:
-            TRACING_PAGE.write_text(tracing_page(written), "utf-8")
-            print("docs/tracing.md written.")
+            path.write_text(listed(written), "utf-8")
+            print(f"docs/{path.name} written.")
     print("\n".join(problems) or f"{len(pages())} pages, no broken links.")
     return 1 if problems else 0
 

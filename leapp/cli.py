@@ -126,7 +126,7 @@ def _sigterm_is_ctrl_c() -> Iterator[None]:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="leapp",
-        description="Turn annotated PyTorch pipelines into reproducible, checked model bundles.",
+        description="Turn annotated PyTorch and NumPy code into reproducible, checked model bundles.",
         epilog=_EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

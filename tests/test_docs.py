@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -28,6 +32,54 @@ def test_the_lists_of_what_is_traced_are_up_to_date(generate):
     assert written.count("<!-- list: ") == 5
     assert written == generate.tracing_page(written), "`nox -s docs` writes docs/tracing.md again"
     assert "`Tensor.resize_`" in written
+
+
+def test_the_lists_of_numpy_functions_are_up_to_date(generate):
+    written = (ROOT / "docs" / "numpy.md").read_text("utf-8")
+    assert written.count("<!-- list: ") == 4
+    assert written == generate.numpy_page(written), "`nox -s docs` writes docs/numpy.md again"
+
+
+def test_every_numpy_function_with_a_name_is_on_the_page(generate):
+    from numpy._core import umath
+
+    from leapp.ops.numpy_table import GROUPS
+
+    page = (ROOT / "docs" / "numpy.md").read_text("utf-8")
+    functions = [row.numpy for group in GROUPS for row in group.rows]
+    assert all(generate._spelled(each) in page for each in functions)
+    # Those without a name of their own are ufuncs that NumPy's functions call.
+    assert all(vars(umath)[each.__name__] is each for each in functions if not generate._spelled(each))
+
+
+COMPARE = """
+import runpy
+import numpy as np, scipy.signal, torch
+
+smooth, window = map(runpy.run_path("smooth.py").get, ("smooth", "WINDOW"))
+model = torch.jit.load("smooth/nodes/smooth/smooth.pt")
+for signal in np.random.default_rng(7).normal(size=(5, 50)):
+    expected = smooth(signal)
+    np.testing.assert_array_equal(expected, scipy.signal.lfilter(window, [1.0], signal))
+    np.testing.assert_allclose(model(torch.from_numpy(signal)).numpy(), expected, rtol=1e-12, atol=1e-15)
+"""
+
+
+def test_the_equivalent_of_a_native_function_is_exported(tmp_path):
+    pytest.importorskip("scipy")
+    page = (ROOT / "docs" / "numpy.md").read_text("utf-8")
+    (script,) = re.findall(r"^<!-- file: smooth.py -->\n```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    (tmp_path / "smooth.py").write_text(script, "utf-8")
+    done = subprocess.run(
+        [sys.executable, "-W", "error::UserWarning", "-c", COMPARE],
+        cwd=tmp_path,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_page_of_errors_has_all_of_them(generate):

@@ -88,6 +88,31 @@ def test_the_bundle_is_the_tree_shown(hello):
     assert {path.relative_to(bundle).as_posix() for path in bundle.rglob("*") if path.is_file()} == shown
 
 
+COMPARE_ARRAYS = """
+import runpy
+import numpy as np, onnxruntime
+
+preprocess = runpy.run_path("preprocess.py")["preprocess"]
+session = onnxruntime.InferenceSession("arrays/nodes/preprocess/preprocess.onnx")
+random = np.random.default_rng(7)
+clipped = 0
+for _ in range(20):
+    state, velocity = random.normal(0.0, 3.0, (2, 3)).astype(np.float32)
+    expected = preprocess({"observation.state": state, "observation.velocity": velocity})
+    (obs,) = session.run(["obs"], {"state": state, "velocity": velocity})
+    np.testing.assert_allclose(obs, expected, rtol=1e-6)
+    clipped += (np.abs(obs[:3]) == 5.0).sum()
+assert 0 < clipped < 60
+"""
+
+
+def test_the_node_in_numpy_leaves_as_the_graph_shown(tmp_path):
+    (tmp_path / "preprocess.py").write_text(FILES["preprocess.py"], "utf-8")
+    run(tmp_path, "-W", "error::UserWarning", "-c", COMPARE_ARRAYS)
+    graph = (tmp_path / "arrays" / "nodes" / "preprocess" / "graph.txt").read_text("utf-8")
+    assert blocks("graph")["preprocess"] == graph
+
+
 def test_the_manifest_builds_the_pipeline_described(tmp_path):
     (tmp_path / ".git").mkdir()  # what makes a folder a project
     for name in ("controller.py", "manifests/controller.toml"):

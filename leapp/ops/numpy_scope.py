@@ -20,10 +20,7 @@ _MEMORY: Final = "asks where arrays lie in memory"
 _FIELDS: Final = "arrays of named fields have no tensor"
 
 _COMPLEX: Final = "whether the result is complex follows the data"
-
-
-def _domain(name: str) -> str:
-    return f"use np.{name}, with a complex dtype where arguments may lie outside its domain"
+_DOMAIN: Final = "use the function of numpy itself, with a complex dtype where arguments may lie outside its domain"
 
 
 def _of_text() -> tuple[OutOfScope, ...]:
@@ -37,17 +34,17 @@ GROUPS: Final[tuple[Group, ...]] = (
     Group(
         "Functions that widen to complex numbers",
         tuple(
-            NoTwin(function, _COMPLEX, _domain(name))
-            for function, name in (
-                (scimath.sqrt, "sqrt"),
-                (scimath.log, "log"),
-                (scimath.log2, "log2"),
-                (scimath.log10, "log10"),
-                (scimath.logn, "log"),
-                (scimath.power, "power"),
-                (scimath.arccos, "arccos"),
-                (scimath.arcsin, "arcsin"),
-                (scimath.arctanh, "arctanh"),
+            NoTwin(each, _COMPLEX, _DOMAIN)
+            for each in (
+                scimath.sqrt,
+                scimath.log,
+                scimath.log2,
+                scimath.log10,
+                scimath.logn,
+                scimath.power,
+                scimath.arccos,
+                scimath.arcsin,
+                scimath.arctanh,
             )
         ),
     ),

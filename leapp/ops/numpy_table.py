@@ -2,36 +2,39 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from leapp.ops import numpy_indexing
+from leapp.ops import (
+    numpy_algebra,
+    numpy_creation,
+    numpy_fft,
+    numpy_indexing,
+    numpy_layout,
+    numpy_reductions,
+    numpy_scope,
+    numpy_selection,
+    numpy_signal,
+    numpy_statistics,
+    numpy_ufuncs,
+)
 from leapp.ops._np_row import Group, Op
 
 if TYPE_CHECKING:
     from leapp.ops._np_row import NumpyRow
 
-_MODULES: Final = (
-    "numpy_ufuncs", "numpy_reductions", "numpy_layout", "numpy_selection", "numpy_creation", "numpy_algebra",
-    "numpy_fft", "numpy_statistics", "numpy_signal", "numpy_scope",
-)  # fmt: skip
-
-
-def _groups() -> tuple[Group, ...]:
-    found: list[Group] = []
-    for name in _MODULES:
-        try:
-            module: Any = importlib.import_module(f"leapp.ops.{name}")
-        except ModuleNotFoundError:
-            continue
-        found += module.GROUPS
-    return tuple(found)
-
-
-GROUPS: Final = (
-    *_groups(),
+GROUPS: Final[tuple[Group, ...]] = (
+    *numpy_ufuncs.GROUPS,
+    *numpy_reductions.GROUPS,
+    *numpy_layout.GROUPS,
+    *numpy_selection.GROUPS,
+    *numpy_creation.GROUPS,
+    *numpy_algebra.GROUPS,
+    *numpy_fft.GROUPS,
+    *numpy_statistics.GROUPS,
+    *numpy_signal.GROUPS,
+    *numpy_scope.GROUPS,
     Group(
         "Methods",
         (

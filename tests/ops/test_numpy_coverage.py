@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections import Counter
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy.lib.stride_tricks
 import numpy.polynomial.polynomial
 import numpy.strings
 import pytest
+import walk_numpy
 from numpy.testing.overrides import get_overridable_numpy_array_functions, get_overridable_numpy_ufuncs
 
 from leapp.ops._np_row import NoTwin, Op, OutOfScope
@@ -59,6 +61,23 @@ def test_rows_of_functions_have_a_twin():
     for row in ROWS:
         if isinstance(row, Op) and not isinstance(row.numpy, np.ufunc):
             assert callable(row.twin), row
+
+
+def test_the_command_counts_every_function(capsys, monkeypatch):
+    assert walk_numpy.main() == 0
+    found = re.fullmatch(
+        r"NumPy (\S+): (\d+) functions: recorded (\d+), refused (\d+), out of scope (\d+), 0 unclassified\n",
+        capsys.readouterr().out,
+    )
+    assert found[1] == np.__version__
+    total, *parts = map(int, found.groups()[1:])
+    assert total == sum(parts) == len(ROWS)
+    assert parts[0] > 300
+
+    known = walk_numpy.row_of
+    monkeypatch.setattr(walk_numpy, "row_of", lambda each: None if each is np.unique else known(each))
+    assert walk_numpy.main() == 1
+    assert "unique: neither recorded nor in a list of the table" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("function", [np.ones, np.full, np.eye, np.zeros])
