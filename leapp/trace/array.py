@@ -31,7 +31,7 @@ from leapp.trace.constants import no_hooks
 from leapp.trace.made import pause, resume, unwatched, watched
 from leapp.trace.recorder import NO_MEMORY, OpInfo
 from leapp.trace.scalar import SCALARS, asks_by_itself, heard, open_recording, plain_scalar, traced_scalar
-from leapp.trace.source import caller
+from leapp.trace.source import caller, runner
 from leapp.trace.tensor import TRACED, mark
 
 if TYPE_CHECKING:
@@ -590,7 +590,7 @@ def array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, **kwargs: Any)
     out = kwargs.get("out")
     call = _Call(recording, caller(2))
     if out is None and "where" not in kwargs:
-        result = ufunc(*given, **keywords)
+        result = runner(2)(ufunc, given, keywords)
         return _ufunc(call, ufunc, inputs, given, keywords, result)
     return _ufunc_into(call, ufunc, inputs, kwargs, given, keywords)
 
@@ -612,6 +612,9 @@ def _ufunc(call: _Call, ufunc: Any, inputs: Any, given: Any, keywords: Any, resu
 
 
 # --- the short way --------------------------------------------------------------------------------------------------
+
+
+_NOTHING: Final[dict[str, Any]] = {}
 
 
 class _Short(NamedTuple):
@@ -671,7 +674,7 @@ def _shortly(ufunc: Any, inputs: tuple[Any, ...]) -> Any:
                 if constant is None:
                     return NotImplemented
                 nodes[index] = constant
-    result = ufunc(*given)
+    result = runner(3)(ufunc, given, _NOTHING)
     numbers = given
     if short.numbers:
         numbers = given.copy()
@@ -772,7 +775,7 @@ def _ufunc_into(call: _Call, ufunc: Any, inputs: Any, kwargs: Any, given: Any, k
     mask = kwargs.get("where", True)
     if mask is not True and mask is not False:
         mask = call.handle(mask, copied=True)
-    result = ufunc(*given, **keywords)
+    result = runner(3)(ufunc, given, keywords)
     if type(row) is not Op:
         _no_row(call, ufunc, row)
         return result
@@ -821,7 +824,7 @@ def _ufunc_method(
         target = _Target(call, out[0] if isinstance(out, tuple) else out)
     args = tuple([call.handle(each, copied=target is not None) for each in inputs])
     rest = {key: call.handle(each) for key, each in kwargs.items() if key != "out"}
-    result = getattr(ufunc, method)(*given, **keywords)
+    result = runner(3)(getattr(ufunc, method), given, keywords)
     if type(row) is not Op:
         _no_row(call, ufunc, row)
         return result
@@ -861,7 +864,7 @@ def function_called(recording: Recording, func: Any, numpy_call: Any, args: Any,
         args, kwargs = _out_by_name(row.twin, args, kwargs)
     target = _target_of(call, row, args, kwargs)
     if type(row) is not Op or row.twin is None:
-        result = numpy_call(*plain(args), **plain(kwargs))
+        result = runner(3)(numpy_call, plain(args), plain(kwargs))
         _no_row(call, func, row)
         return result
     given = call.handle(tuple(args), copied=target is not None)
@@ -869,7 +872,7 @@ def function_called(recording: Recording, func: Any, numpy_call: Any, args: Any,
         given = (target.old, *given[1:])  # as it was: the twin runs when NumPy has written
     rest = {name: call.handle(each, copied=target is not None) for name, each in kwargs.items() if name != "out"}
     plain_args, plain_kwargs = plain(tuple(args)), plain(kwargs)
-    result = numpy_call(*plain_args, **plain_kwargs)
+    result = runner(3)(numpy_call, plain_args, plain_kwargs)
     return _after(call, func, row, target, result, given, rest, plain_args, plain_kwargs)
 
 
@@ -1090,7 +1093,8 @@ def method(self: Any, name: str, args: Any, kwargs: Any) -> Any:
         return bound(*plain(args), **plain(kwargs))
     given, keywords = arranged(*args, **kwargs) if arranged is not None else (args, kwargs)
     if isinstance(function, np.ufunc):
-        return computed(function, (self, *given), keywords, bound(*plain(args), **plain(kwargs)))
+        result = runner(3)(bound, plain(args), plain(kwargs))
+        return computed(function, (self, *given), keywords, result)
     return function_called(
         recording, function, lambda *_, **__: bound(*plain(args), **plain(kwargs)), (self, *given), keywords
     )

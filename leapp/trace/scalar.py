@@ -23,7 +23,7 @@ import numpy as np
 from leapp import _dtypes
 from leapp.errors import WrongThreadError
 from leapp.trace._lineage import ATTRIBUTE, Value, plain_class, register_wrapper
-from leapp.trace.source import caller
+from leapp.trace.source import caller, runner
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -240,7 +240,7 @@ def _operate(do: Any, ufunc: Any, left: Any, right: Any, other: Any) -> Any:
     kind = type(other)
     if kind not in _NUMBERS and plain_class(kind) is None and _left_to(other):
         return NotImplemented
-    result = do(plain_deep(left), plain_deep(right))
+    result = runner(2)(do, (plain_deep(left), plain_deep(right)), {})
     if kind in _NUMBERS or plain_class(kind) is not None:
         return _array().computed(ufunc, (left, right), {}, result)
     if kind in (list, tuple) and (type(result) is np.ndarray or do is divmod):

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import sys
 import sysconfig
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from types import CodeType, FunctionType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from leapp._spec import SourceLine
 
 if TYPE_CHECKING:
-    from types import CodeType, FrameType
+    from types import FrameType
 
 
 class Place(NamedTuple):
@@ -56,6 +58,47 @@ def caller(depth: int = 1) -> Place:
         frame = frame.f_back
     assert last is not None
     return Place(last.f_code, last.f_lineno, last.f_globals.get("__name__", ""))
+
+
+Runner = Callable[[Callable[..., Any], Any, Any], Any]
+_runners: dict[tuple[int, int], tuple[CodeType, Runner]] = {}
+"""id and line of a user's code -> the code, and what runs a function as if it were called there."""
+_RUNNERS_LIMIT: Final = 1 << 14
+
+
+def _run(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    return function(*args, **kwargs)
+
+
+def runner(depth: int = 1) -> Runner:
+    """What runs a function so that warnings of compiled code name the user's line.
+
+    Such code warns in the name of the frame that is running, of which it takes the file, the line and the module.
+    """
+    frame: FrameType | None = sys._getframe(depth)
+    while frame is not None and is_machinery(frame.f_code.co_filename):
+        frame = frame.f_back
+    if frame is None:
+        return _run
+    code, line = frame.f_code, frame.f_lineno
+    found = _runners.get((id(code), line))
+    if found is None:
+        if len(_runners) > _RUNNERS_LIMIT:
+            _runners.clear()
+        there = _ONE_LINE.replace(co_filename=code.co_filename, co_name=code.co_name, co_firstlineno=line)
+        found = _runners[id(code), line] = code, FunctionType(there, frame.f_globals)
+    return found[1]
+
+
+def _one_line() -> CodeType:
+    """The code of ``_run`` on a single line, which is then its first."""
+    names: dict[str, Any] = {}
+    exec("def run(function, args, kwargs): return function(*args, **kwargs)", names)  # noqa: S102 - a text of ours
+    code: CodeType = names["run"].__code__
+    return code
+
+
+_ONE_LINE: Final = _one_line()
 
 
 def innermost_frame() -> FrameType:

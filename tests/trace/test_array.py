@@ -411,3 +411,21 @@ def test_numbers_drawn_from_the_generators_that_everybody_shares(record, draw, n
 def test_what_takes_elements_or_lengths_out_is_a_read(record, function, op):
     with pytest.warns(errors.TraceEscapeWarning, match=op):
         record(lambda x: x * 2 + function(x), *arrays((3,)))
+
+
+def test_warnings_of_numpy_name_the_users_line(record):
+    def function(x):
+        a = np.log(x - x - 1)
+        b = (x * np.float32(3e38)) * 10
+        c = (x[0] - x[0]) / (x[1] - x[1])
+        return a + b + c
+
+    x = np.array([1, 2, 3], np.float32)
+    seen = []
+    for run in (lambda: function(x), lambda: record(function, x)):
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            run()
+        seen.append([(each.category, str(each.message), each.filename, each.lineno) for each in told])
+    assert seen[0] == seen[1]
+    assert len(seen[0]) == 4
