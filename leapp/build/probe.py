@@ -143,7 +143,14 @@ class SecondSession:
                 with no_hooks(), torch.no_grad():
                     plain(value).copy_(first.torch())
             return value
-        return first.torch().item()
+        if isinstance(value, np.ndarray):
+            fixed = first.torch().numpy().astype(value.dtype)
+            if fixed.shape != value.shape or not value.flags.writeable:
+                return fixed
+            value[...] = fixed
+            return value
+        number = first.torch().item()
+        return type(value)(number) if isinstance(value, np.generic) else number
 
     def weights(self, index: int, module: torch.nn.Module) -> None:
         """Give a module the weights that it had in the first session."""

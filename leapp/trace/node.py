@@ -102,6 +102,8 @@ class Recording:
         """id of an array that owns a recorded result's memory -> the array, and what it stands for."""
         self.translated = False
         """Calls of NumPy were recorded as torch's."""
+        self._meant: dict[int, weakref.ref[Any]] = {}
+        """id of an array that owns memory which is meant to be fixed -> the array."""
         self.drew_random = False
         """A draw is part of the recording: its sample cannot be replayed."""
         self._drawn_by_name = False
@@ -241,10 +243,20 @@ class Recording:
         """An array that owns the memory of a recorded result: plain views of it are known by it."""
         self.arrays[id(array)] = (weakref.ref(array), value)
 
+    def mean(self, array: Any) -> None:
+        """A plain array is meant to be fixed, whatever made it."""
+        owner = owner_of(array)
+        self._meant[id(owner)] = weakref.ref(owner)
+
+    def _is_meant(self, array: Any) -> bool:
+        owner = owner_of(array)
+        reference = self._meant.get(id(owner))
+        return reference is not None and reference() is owner
+
     def made_here(self, array: Any) -> bool:
         """Whether a plain array was made while the node was open; names the call that made it of traced data."""
         found = where_made(array)
-        if found is not None and found.reads_trace:
+        if found is not None and found.reads_trace and not self._is_meant(array):
             self.session.escapes.made_by_reader(found, self.name)
         return found is not None
 

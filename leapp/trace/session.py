@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from leapp._spec import UNSET, ExportFormat, Unset
@@ -26,6 +27,7 @@ from leapp.errors import (
 from leapp.trace import crossings, made
 from leapp.trace._arrays import is_array
 from leapp.trace._lineage import Value
+from leapp.trace._lineage import plain as plain_thing
 from leapp.trace._tree import Leaf, check_name, flatten
 from leapp.trace.constants import Casts, no_hooks, plain, same_bytes
 from leapp.trace.dispatched import DispatchWatch
@@ -287,7 +289,13 @@ class Session:
         if self.options.variation is not None:
             value = self.options.variation.pinned(recording.name, len(recording.pinned), value)
         with no_hooks():
-            recording.pinned.append(plain(value).clone() if isinstance(value, torch.Tensor) else value)
+            if isinstance(value, torch.Tensor):
+                recording.pinned.append(plain(value).clone())
+            elif isinstance(value, np.ndarray):
+                recording.mean(plain_thing(value))
+                recording.pinned.append(np.array(plain_thing(value)))
+            else:
+                recording.pinned.append(plain_thing(value))
         return value
 
     def mirror(self, source: Any, target: Any) -> None:

@@ -270,3 +270,13 @@ def test_every_key_of_allow_excuses_what_it_names(probed, body, allow):
     assert report.ok, report.lines()
     assert report.moved
     assert all(moved.allowed for moved in report.moved)
+
+
+def test_an_array_that_is_meant_to_be_fixed_is_pinned(probed):
+    def meant(session, x):
+        b, a = scipy.signal.butter(2, 0.3)
+        smooth = scipy.signal.lfilter(b, a, x.detach().numpy()).astype(np.float32)
+        return x + torch.from_numpy(session.constant(smooth)) * session.constant(smooth.max())
+
+    report = probed(meant)
+    assert report.ok, report.lines()

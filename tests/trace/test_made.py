@@ -24,7 +24,8 @@ from numpy._core.multiarray import get_handler_name
 from scipy import ndimage
 from scipy.signal import savgol_filter
 
-from leapp import errors
+import leapp
+from leapp import annotate, errors
 from leapp.trace import made
 from leapp.trace._lineage import Value, register_wrapper
 from leapp.trace.escapes import EscapePolicy
@@ -556,3 +557,13 @@ def test_arrays_that_run_backwards_are_outputs(record):
     # A look at such an array makes another one, which is not looked at in turn.
     recorded = record(lambda a: np.flip(a, 0), np.arange(6.0).reshape(2, 3))
     assert recorded(torch.ones(2, 3) * torch.tensor([[1.0], [2.0]])).tolist() == [[2.0] * 3, [1.0] * 3]
+
+
+def test_what_is_meant_to_be_fixed_is_not_told(tmp_path):
+    def smooth(x):
+        return annotate.constant(scipy.signal.lfilter([0.5, 0.5], [1.0], x))
+
+    leapp.start("meant", tmp_path, dry_run=True)
+    x = annotate.input_tensors("n", {"x": np.arange(3.0)})
+    annotate.output_tensors("n", {"y": x + smooth(x)})
+    leapp.stop()
