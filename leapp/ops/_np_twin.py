@@ -111,7 +111,10 @@ def numpy_dtype(dtype: torch.dtype) -> np.dtype[Any]:
 
 def torch_dtype(dtype: Any) -> torch.dtype:
     """Torch's dtype of the same elements; takes all that NumPy takes. Raises Unsupported where there is none."""
-    name = np.dtype(dtype).name
+    given = np.dtype(dtype)
+    name = given.name
+    if not given.isnative:
+        raise Unsupported("torch has no numbers in another byte order than the machine's")
     if name not in _dtypes.BY_NAME:
         raise Unsupported(f"torch has no dtype {name}")
     return _dtypes.torch_dtype(name)

@@ -6,8 +6,10 @@ it does not send are forwarded in a loop. The user's call runs first, on plain a
 
 from __future__ import annotations
 
+import builtins
 import functools
 import inspect
+import math
 import operator
 import sys
 from threading import get_ident as _thread
@@ -103,8 +105,8 @@ def wrapped(result: Any, value: Value | None) -> Any:
     if isinstance(result, np.bool_):
         result = np.array(result)
     if isinstance(result, np.ndarray):
-        made: TracedNpArray = result.view(TracedNpArray)
-        made._plain = result if type(result) is np.ndarray else result.view(np.ndarray)
+        made: TracedNpArray = _view(result, TracedNpArray)
+        made._plain = result if type(result) is np.ndarray else _view(result, np.ndarray)
         made._leapp = value
         return made
     return result if value is None else traced_scalar(result, value)
@@ -222,9 +224,11 @@ class _Call:
         return thing
 
     def _elsewhere(self, thing: Any, value: Value | None) -> Any:
-        if value is None or (
-            value.buffer and value.recording is not None and value.recording.name == self.recording.name
-        ):
+        if value is None or value.recording is None:
+            return plain(thing)
+        if value.recording.session is not self.recording.session and not value.recording.session.active:
+            return plain(thing)  # what an earlier session left is plain data
+        if value.buffer and value.recording.name == self.recording.name:
             return plain(thing)
         raise self.recording.foreign(value, self.place)
 
@@ -823,6 +827,8 @@ def _ufunc_method(
     elif out is not None:
         target = _Target(call, out[0] if isinstance(out, tuple) else out)
     args = tuple([call.handle(each, copied=target is not None) for each in inputs])
+    if target is not None and method == "at":
+        args = (target.old, *args[1:])  # as it was, whether it was traced or plain
     rest = {key: call.handle(each) for key, each in kwargs.items() if key != "out"}
     result = runner(3)(getattr(ufunc, method), given, keywords)
     if type(row) is not Op:
@@ -866,14 +872,29 @@ def function_called(recording: Recording, func: Any, numpy_call: Any, args: Any,
     if type(row) is not Op or row.twin is None:
         result = runner(3)(numpy_call, plain(args), plain(kwargs))
         _no_row(call, func, row)
+        if func in _MEASURES and first_value(args).dynamic:  # type: ignore[union-attr]
+            recording.session.escapes.read(f"numpy.{func.__name__}()", recording.name)
         return result
     given = call.handle(tuple(args), copied=target is not None)
+    call.dynamic = call.dynamic or _selects(func, args, kwargs)
     if target is not None and row.writes and args:
         given = (target.old, *given[1:])  # as it was: the twin runs when NumPy has written
     rest = {name: call.handle(each, copied=target is not None) for name, each in kwargs.items() if name != "out"}
     plain_args, plain_kwargs = plain(tuple(args)), plain(kwargs)
     result = runner(3)(numpy_call, plain_args, plain_kwargs)
     return _after(call, func, row, target, result, given, rest, plain_args, plain_kwargs)
+
+
+_LONG_AS_DATA: Final = frozenset((np.nonzero, np.flatnonzero, np.argwhere, np.extract, np.compress))
+_MEASURES: Final = frozenset((np.shape, np.size))
+_np_where: Final = np.where
+
+
+def _selects(func: Any, args: Any, kwargs: Any) -> bool:
+    """Whether a result is as long as the data say: ``nonzero(x)``, ``compress(mask, x)``, ``where(condition)``."""
+    if func is _np_where:
+        return len(args) + len(kwargs) == 1
+    return func in _LONG_AS_DATA and first_value(args[:1] or tuple(kwargs.values())) is not None
 
 
 @functools.cache
@@ -893,12 +914,18 @@ def _out_by_name(twin: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
     return args[:at], {**dict(zip(names[at:], args[at:], strict=False)), **kwargs}
 
 
+_FOREIGN_ORDER: Final = "torch has no numbers in another byte order than the machine's"
+
+
 def _after(
     call: _Call, func: Any, row: Op, target: _Target | None, result: Any, given: Any, rest: Any, args: Any, kwargs: Any
 ) -> Any:
     name = func.__name__
     twin = row.twin
     assert twin is not None
+    if isinstance(result, np.ndarray) and not result.dtype.isnative:
+        call.recording.session.escapes.no_twin(name, call.recording.name, _FOREIGN_ORDER)
+        return result
     made = _run_twin(call, name, lambda: twin(*given, **rest))
     if made is None:
         return result
@@ -1032,6 +1059,8 @@ def _is_same_memory(array: TracedNpArray, index: Any, value: Any) -> bool:
     parts = index if isinstance(index, tuple) else (index,)
     if not all(each is None or each is Ellipsis or isinstance(each, (int, np.integer, slice)) for each in parts):
         return False
+    if first_value(parts) is not None:
+        return False  # at a place that follows the data: TorchScript reads a copy there, so that it is written again
     there = plain_array(array)[plain(index)]
     if not isinstance(there, np.ndarray):
         return False
@@ -1088,6 +1117,10 @@ def method(self: Any, name: str, args: Any, kwargs: Any) -> Any:
     if recording is None:
         return _outside_method(bound, name, self, args, kwargs, value)
     function, arranged = _METHODS.get(name, (None, None))
+    if name == "view" and _class_of_view(*args, **kwargs):
+        why = "a class with behaviour of its own computes in ways that are not seen"
+        recording.session.escapes.no_twin("ndarray.view", recording.name, why)
+        return bound(*plain(args), **plain(kwargs))
     if function is None:
         recording.session.escapes.no_twin(f"ndarray.{name}", recording.name, "")
         return bound(*plain(args), **plain(kwargs))
@@ -1097,6 +1130,14 @@ def method(self: Any, name: str, args: Any, kwargs: Any) -> Any:
         return computed(function, (self, *given), keywords, result)
     return function_called(
         recording, function, lambda *_, **__: bound(*plain(args), **plain(kwargs)), (self, *given), keywords
+    )
+
+
+def _class_of_view(dtype: Any = None, type: Any = None) -> bool:  # NumPy's own names
+    """Whether ``x.view(...)`` asks for a class of arrays other than NumPy's own and ours."""
+    return any(
+        isinstance(each, builtins.type) and issubclass(each, np.ndarray) and each not in (np.ndarray, TracedNpArray)
+        for each in (dtype, type)
     )
 
 
@@ -1214,7 +1255,7 @@ def _reading(name: str) -> Any:
     return read
 
 
-for _name in _METHODS.keys() - {"T", "mT", "real", "imag"}:
+for _name in (_METHODS.keys() - {"T", "mT", "real", "imag"}) | {"byteswap", "getfield", "setfield"}:
     setattr(TracedNpArray, _name, _forwarded(_name))
 for _name in (
     "__bool__ __int__ __float__ __complex__ __index__ __contains__ __format__ __repr__ __str__ item tolist tobytes "
@@ -1223,15 +1264,20 @@ for _name in (
     setattr(TracedNpArray, _name, _reading(_name))
 
 
+_np_sort: Final = np.sort
+_np_partition: Final = np.partition
+"""NumPy's own, whatever stands there while a session is open."""
+
+
 def _sorted_in_place(self: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> None:
     """``x.sort()``."""
     given = {"axis": axis, "kind": kind, "order": order, "stable": stable}
-    _in_place(self, "sort", np.sort, (), {name: each for name, each in given.items() if each is not None})
+    _in_place(self, "sort", _np_sort, (), {name: each for name, each in given.items() if each is not None})
 
 
 def _partitioned_in_place(self: Any, kth: Any, axis: Any = -1, kind: Any = "introselect", order: Any = None) -> None:
     """``x.partition(k)``."""
-    _in_place(self, "partition", np.partition, (kth,), {"axis": axis, "kind": kind, "order": order})
+    _in_place(self, "partition", _np_partition, (kth,), {"axis": axis, "kind": kind, "order": order})
 
 
 def _filled(self: Any, value: Any) -> None:
@@ -1320,6 +1366,12 @@ def _flat_written(self: Any, value: Any) -> None:
 _resize: Final = np.resize
 
 
+def _iterated(self: Any) -> Any:
+    """``for each in x``: how many there are follows the data where a mask chose them."""
+    _measured(self, "__iter__")
+    return np.ndarray.__iter__(self)
+
+
 def _reshaped_in_place(self: Any, shape: Any) -> None:
     """``x.shape = shape``: the same object, which sees its memory in another way from now on."""
     new = self.reshape(shape)
@@ -1328,6 +1380,22 @@ def _reshaped_in_place(self: Any, shape: Any) -> None:
         base.shape = shape  # NumPy says that it cannot
     _shape.__set__(self, shape)
     self._plain, self._leapp = new._plain, new._leapp
+
+
+def _resized(self: Any, *new_shape: Any, refcheck: bool = True) -> None:
+    """``x.resize(shape)``: as ``x.shape = shape`` where it keeps its size."""
+    shape = new_shape[0] if len(new_shape) == 1 else new_shape
+    if math.prod(np.atleast_1d(np.asarray(shape)).tolist()) == plain_array(self).size:
+        _reshaped_in_place(self, shape)
+        return
+    recording = recording_of(self._leapp)
+    if recording is None:
+        np.ndarray.resize(self, shape, refcheck=refcheck)
+        return
+    raise UnrecordableOpError(
+        node=recording.name, op="ndarray.resize", where=recording.where(caller()),
+        why="it changes how much memory an array has", advice="Take a new array: np.resize, np.pad or a slice.",
+    )  # fmt: skip
 
 
 def _refused_setter(name: str) -> Any:
@@ -1347,7 +1415,10 @@ def _refused_setter(name: str) -> Any:
 
 def _part_written(name: str) -> Any:
     def write(self: Any, value: Any) -> None:
-        getattr(self, name)[...] = value
+        if np.iscomplexobj(plain_array(self)) or name == "real":
+            getattr(self, name)[...] = value
+        else:
+            setattr(plain_array(self), name, value)  # NumPy's own error
 
     return write
 
@@ -1360,13 +1431,32 @@ def _through(name: str) -> Any:
     return lambda self: method(self, name, (), {})
 
 
+def _complex_part(name: str) -> Any:
+    """``real`` and ``imag``: views that torch knows of the whole only, so the whole is a value of the graph first."""
+
+    def get(self: Any) -> Any:
+        recording = open_recording() if self._leapp is None and self.dtype.kind == "c" else None
+        if recording is not None:
+            with no_hooks():
+                _, node, memory, _ = recording.use_array(plain_array(self), caller(), True)
+            self._leapp = Value(recording, node, memory, 0)
+            self._leapp.buffer = True
+        return method(self, name, (), {})
+
+    return get
+
+
+TracedNpArray.resize = _resized  # type: ignore[method-assign]
 TracedNpArray.sort = _sorted_in_place  # type: ignore[method-assign]
 TracedNpArray.partition = _partitioned_in_place  # type: ignore[method-assign]
 TracedNpArray.fill = _filled  # type: ignore[method-assign]
 TracedNpArray.__copy__ = TracedNpArray.__deepcopy__ = _copied  # type: ignore[method-assign]
 TracedNpArray.__len__ = _length  # type: ignore[method-assign]
-for _name, _setter in {"T": None, "mT": None, "real": _part_written("real"), "imag": _part_written("imag")}.items():
-    setattr(TracedNpArray, _name, property(_through(_name), _setter))
+for _name in ("T", "mT"):
+    setattr(TracedNpArray, _name, property(_through(_name)))
+for _name in ("real", "imag"):
+    setattr(TracedNpArray, _name, property(_complex_part(_name), _part_written(_name)))
+TracedNpArray.__iter__ = _iterated  # type: ignore[method-assign]
 for _name, _setter in {
     "shape": _reshaped_in_place, "dtype": _refused_setter("dtype"), "strides": _refused_setter("strides")
 }.items():  # fmt: skip

@@ -275,6 +275,9 @@ class Recording:
         self, array: Any, place: Place, made_inside: bool | None = None
     ) -> tuple[torch.Tensor, fx.Node, int, int]:
         """A tensor over a plain array, and the graph node, memory and address that stand for it."""
+        if not array.dtype.isnative and has_torch_dtype(array.dtype.newbyteorder("=")):
+            made_inside = self.made_here(array) or made_inside
+            array = array.astype(array.dtype.newbyteorder("="))  # the same numbers, in the order that torch knows
         if not has_torch_dtype(array.dtype):
             raise ConstantKindError(
                 node=self.name, kind=f"NumPy {array.dtype}", where=self.where(place),

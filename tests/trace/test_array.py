@@ -429,3 +429,124 @@ def test_warnings_of_numpy_name_the_users_line(record):
         seen.append([(each.category, str(each.message), each.filename, each.lineno) for each in told])
     assert seen[0] == seen[1]
     assert len(seen[0]) == 4
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x[x > 0].sum() / x[x > 0].size,
+        lambda x: x[x > 0].sum() / x[x > 0].shape[0],
+        lambda x: x * np.nonzero(x > 0)[0].size,
+        lambda x: x * np.flatnonzero(x > 0).shape[0],
+        lambda x: x * np.size(x[x > 0]),
+        lambda x: x * np.shape(np.compress(x > 0, x))[0],
+        lambda x: x * x[x > 0].nbytes,
+        lambda x: x + sum(each for each in x[x > 0]),
+        lambda x: np.piecewise(x, [x > 99], [lambda part: part * 2]),
+    ],
+)
+def test_how_many_elements_were_selected_is_a_read(record, function):
+    with pytest.warns(errors.TraceEscapeWarning):
+        record(function, *arrays((6,)))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: np.zeros(x.shape) + x.size + x.nbytes + np.shape(x)[0] + x.sum(),
+        lambda x: np.compress([True, False, True], x).size + x,
+    ],
+)
+def test_sizes_that_follow_no_data_are_plain_numbers(record, function):
+    check(record, function, (6,))
+
+
+def test_parts_of_complex_buffers_are_written(record):
+    def whole(x):
+        z = np.zeros(4, complex)
+        z.real = x
+        z.imag = x * 2
+        return np.abs(z)
+
+    def parts(x):
+        z = np.ones(4, complex)
+        z.real[1:] = x[1:]
+        z.imag[:2] = x[2:]
+        return z * 1j
+
+    check(record, whole, (4,))
+    check(record, parts, (4,))
+
+
+def test_a_resize_that_keeps_the_size_is_a_new_shape(record):
+    def function(x):
+        y = np.array(x)
+        y.resize((2, 3))
+        return y * 2
+
+    check(record, function, (6,))
+    with pytest.raises(errors.UnrecordableOpError, match=r"ndarray\.resize"):
+        record(lambda x: (x * 1).resize(2), *arrays((6,)))
+
+
+@pytest.mark.filterwarnings("ignore:the matrix subclass")
+def test_classes_with_a_behaviour_of_their_own_keep_it(record):
+    x = arrays((3, 3))[0]
+    got = []
+
+    def function(given):
+        got.append(np.asmatrix(given) * np.asmatrix(given))
+        return given * 1
+
+    with pytest.warns(errors.NoTwinWarning, match="a class with behaviour of its own"):
+        record(function, x)
+    assert type(got[0]) is np.matrix
+    np.testing.assert_array_equal(got[0], np.asmatrix(x) * np.asmatrix(x))
+
+
+def test_foreign_byte_order(record):
+    table = np.arange(4, dtype=">f8")
+    check(record, lambda x: x * table + np.take(x, np.array([0, 1, 2, 3], ">i4")), (4,))
+    for function in (lambda x: x.astype(">f4"), lambda x: np.take(table, np.argsort(x)), lambda x: x.byteswap()):
+        with pytest.warns(errors.NoTwinWarning):
+            record(lambda x, function=function: (function(x), x * 1)[1], *arrays((4,)))
+
+
+def test_sorting_in_place_while_names_of_numpy_are_wrapped(record):
+    def function(x):
+        y, z = x.copy(), x.copy()
+        y.sort()
+        z.partition(2)
+        return y + z[2]
+
+    check(record, function, (6,))
+
+
+def test_a_row_at_a_computed_place_is_added_to(record):
+    def function(x):
+        y = np.zeros((4, 4), np.float32)
+        y[np.argmax(x)] += x
+        return y
+
+    check(record, function, (4,))
+
+
+def test_add_at_into_a_buffer_that_was_there_before(record):
+    counts = np.zeros(3, np.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", errors.HiddenStateWarning)
+        x = arrays((3,))[0]
+        record(lambda x: (np.add.at(counts, [0, 1, 1], x), x * 1)[1], x)
+    np.testing.assert_array_equal(counts, np.array([x[0], x[1] + x[2], 0]))
+
+
+def test_what_an_earlier_session_left_is_plain(record):
+    kept = []
+    record(lambda x: kept.append(x * 2) or kept[0], *arrays((4,)))
+    x = arrays((4,), seed=5)[0]
+    recording = record(lambda y: y + kept[0], x)
+    np.testing.assert_array_equal(replay(recording, x)[0], x + np.asarray(kept[0]))
+
+
+def test_tensors_in_a_list_given_to_numpy(record):
+    check(record, lambda x: np.stack([torch.from_numpy(x), torch.from_numpy(x * 2)]), (4,))
