@@ -209,13 +209,15 @@ METADATA: Final[frozenset[str]] = frozenset(
     "has_names requires_grad_ retain_grad register_hook register_post_accumulate_grad_hook backward detach_ "
     "__len__ __hash__ __dir__ __dlpack_device__ __sizeof__ __class__ _is_view _use_count _fix_weakref "
     "share_memory_ record_stream pin_memory align_as rename names refine_names _has_compatible_shallow_copy_type "
-    "_shallow_copy_type_compatible set_default_dtype broadcast_shapes overrides _debug_has_internal_overlap".split()
+    "_shallow_copy_type_compatible set_default_dtype broadcast_shapes overrides _debug_has_internal_overlap "
+    # Makes a tensor of an array that NumPy has computed; of its own tensor it reads nothing.
+    "__array_wrap__".split()
 )
 """Calls whose answer follows from shape, dtype, layout or autograd state."""
 
 ESCAPES: Final[frozenset[str]] = frozenset(
     "item tolist __float__ __int__ __index__ __complex__ __long__ __bool__ __nonzero__ __contains__ __format__ "
-    "__repr__ __str__ numpy __array__ __array_wrap__ __dlpack__ __reduce_ex__ __reduce__ _reduce_ex_internal "
+    "__repr__ __str__ numpy __array__ __dlpack__ __reduce_ex__ __reduce__ _reduce_ex_internal "
     "equal allclose is_nonzero unique_consecutive_length".split()
 )
 

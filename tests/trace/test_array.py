@@ -314,15 +314,44 @@ def stacked_by_torch(x):
     return torch.tensor([x[0], x[1] * 2]).numpy()
 
 
+def tensor_and_scalars(x):
+    tensor = torch.from_numpy(x) / x.std()
+    return torch.where(tensor > x[0], tensor, torch.ones(3) * x.mean()).numpy()
+
+
 def seen_by_asarray(x):
     return np.asarray(x * 2) + x
 
 
 @pytest.mark.parametrize(
-    "function", [layered, written_through_torch, copied_by_torch, stacked_by_torch, seen_by_asarray]
+    "function",
+    [layered, written_through_torch, copied_by_torch, stacked_by_torch, tensor_and_scalars, seen_by_asarray],
 )
 def test_arrays_and_tensors_cross_both_ways(record, function):
     check(record, function, (3,))
+
+
+# NumPy says so of torch.Tensor.__array_wrap__, traced or not.
+_wrapping = pytest.mark.filterwarnings("ignore:__array_wrap__ must accept:DeprecationWarning")
+
+
+@_wrapping
+def test_a_tensor_times_an_array(record, recwarn):
+    def function(x):
+        tensor = torch.from_numpy(x) * x  # torch leaves it to NumPy, which has torch wrap the result
+        return np.maximum(tensor, x).numpy()
+
+    recording = record(function, np.float32([1, 2, 3]))
+    assert not [each for each in recwarn if issubclass(each.category, errors.LeappWarning)]
+    fresh = np.float32([-3, 0.5, 2])
+    np.testing.assert_array_equal(replay(recording, fresh)[0], function(fresh))
+
+
+@_wrapping
+def test_a_tensor_alone_in_a_ufunc_is_named(record):
+    """NumPy takes the data out of a tensor without asking."""
+    with pytest.warns(errors.UntracedOpWarning, match=r"^numpy\.sin at"):
+        record(lambda x: x + np.sin(torch.from_numpy(x)).numpy(), np.ones(3, np.float32))
 
 
 def test_a_tensor_and_its_array_share_memory(record):
