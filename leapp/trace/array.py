@@ -326,11 +326,32 @@ def _sample_of(shape: tuple[int, ...]) -> tuple[slice, ...]:
 # --- what comes out -------------------------------------------------------------------------------------------------
 
 
+class numpys_own_rules:  # noqa: N801 - stands where torch's own contexts stand
+    """Context in which torch computes by dtypes alone, as NumPy does: no autocast, no dispatch mode."""
+
+    __slots__ = ("_autocast", "_below")
+
+    def __enter__(self) -> None:
+        self._autocast = _autocast_is_on("cpu")
+        if self._autocast:
+            torch.set_autocast_enabled("cpu", False)
+        self._below: Any = torch._C._DisableTorchDispatch() if torch._C._len_torch_dispatch_stack() else None
+
+    def __exit__(self, *error: object) -> None:
+        self._below = None
+        if self._autocast:
+            torch.set_autocast_enabled("cpu", True)
+
+
+_autocast_is_on: Any = torch.is_autocast_enabled
+
+
 def _run_twin(call: _Call, name: str, twin: Callable[[], Any]) -> Any:
     """What the twin gives; None, with a warning that names the call, where it has no equivalent."""
     _np_twin.building(call.tape)
     try:
-        return twin()
+        with numpys_own_rules():
+            return twin()
     except Unsupported as error:
         why = str(error)
     except (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError) as error:
@@ -712,17 +733,17 @@ def _holds(short: _Short, ufunc: Any, given: list[Any], numbers: list[Any], resu
             for things in (given, numbers)
         )
         result = _part(result, sample)
-    operands = []
-    for each in numbers:
-        if type(each) is np.ndarray:
-            if not each.flags.carray and (not each.flags.writeable or min(each.strides, default=0) < 0):
-                return False  # torch looks at neither as it is
-            operands.append(from_numpy(each))
-        else:
-            operands.append(each)
-    if short.swapped:
-        operands.reverse()
-    with no_hooks():
+    with no_hooks(), numpys_own_rules():  # torch tells a dispatch mode of each tensor that is made of an array
+        operands = []
+        for each in numbers:
+            if type(each) is np.ndarray:
+                if not each.flags.carray and (not each.flags.writeable or min(each.strides, default=0) < 0):
+                    return False  # torch looks at neither as it is
+                operands.append(from_numpy(each))
+            else:
+                operands.append(each)
+        if short.swapped:
+            operands.reverse()
         actual = short.target(*operands)
         if actual.dtype is not short.dtype or actual.shape != result.shape:
             return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import warnings
 
@@ -579,3 +580,26 @@ def test_what_an_earlier_session_left_is_plain(record):
 
 def test_tensors_in_a_list_given_to_numpy(record):
     check(record, lambda x: np.stack([torch.from_numpy(x), torch.from_numpy(x * 2)]), (4,))
+
+
+@pytest.mark.parametrize(
+    "context",
+    [
+        lambda: torch.autocast("cpu"),
+        torch.inference_mode,
+        torch.no_grad,
+        lambda: torch.device("meta"),
+        contextlib.nullcontext,
+    ],
+)
+@pytest.mark.parametrize("strict", ["", "1"])
+def test_contexts_of_torch_change_nothing(record, monkeypatch, context, strict):
+    monkeypatch.setenv("LEAPP_STRICT", strict)
+
+    def function(x):
+        with context():
+            for _ in range(2):  # the second time a call goes the short way
+                x = (x @ TABLE[:3]) * 0.5 + np.where(x > 0, x, 0.0).mean() + np.full_like(x, 0.1)
+            return x[::-1] + np.linspace(0, 1, 3)
+
+    check(record, function, (3,))
