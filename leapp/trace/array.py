@@ -12,6 +12,7 @@ import inspect
 import math
 import operator
 import sys
+import warnings
 from threading import get_ident as _thread
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -55,6 +56,11 @@ class TracedNpArray(np.ndarray[Any, Any]):
     _leapp: Value | None = None
     _plain: Array | None = None
     """The same memory as a plain array; None for an object that NumPy made where no hook saw it."""
+
+    def __array_finalize__(self, source: Any) -> None:
+        """NumPy makes an object of our class: after another one only where no hook saw the call."""
+        if type(source) is TracedNpArray:
+            _cast_from(source, self)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         """Run and record a ufunc."""
@@ -113,6 +119,27 @@ def wrapped(result: Any, value: Value | None) -> Any:
 
 
 register_array_maker(wrapped)
+
+
+@unwatched
+def _cast_from(source: TracedNpArray, made: TracedNpArray) -> None:
+    """``np.float32(x)`` of another dtype casts in C, and tells only that ``made``, yet empty, is made after ``x``.
+
+    Recorded as a cast at once, while ``x`` is as it was; who uses ``made`` later finds just that in it, or not.
+    """
+    value = first_value((source,))
+    recording = None if value is None else value.recording
+    if recording is None or not recording.open or recording.thread != _thread():
+        return
+    if made.dtype == source.dtype or made.shape != source.shape or not made.flags.owndata:
+        return
+    if not has_torch_dtype(made.dtype):
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # NumPy gives them where it casts
+        expected = plain_array(source).astype(made.dtype)
+        cast = computed(numpy_indexing.astype, (source, made.dtype), {}, expected)
+    recording.note_cast(made, cast._leapp, expected.tobytes())
 
 
 # --- what goes in ---------------------------------------------------------------------------------------------------
@@ -1011,7 +1038,7 @@ def from_tensor(tensor: torch.Tensor) -> Any:
 
 def _indexed(array: TracedNpArray, index: Any) -> Any:
     base = plain_array(array)
-    value = array._leapp or first_value((index,))
+    value = array._leapp or first_value((array, index))
     recording = recording_of(value)
     if recording is None:
         result = watched(operator.getitem, base, plain(index)) if value is None else base[plain(index)]
@@ -1206,8 +1233,7 @@ def _in_place(self: TracedNpArray, name: str, function: Any, args: Any, kwargs: 
 
 def _read(self: Any, op: str) -> Array:
     """A traced value is about to be read as a Python value."""
-    value: Value | None = self._leapp
-    recording = recording_of(value, 4)
+    recording = recording_of(first_value((self,)), 4)
     if recording is not None:
         recording.session.escapes.read(op, recording.name)
     return plain_array(self)
@@ -1276,13 +1302,26 @@ def _reading(name: str) -> Any:
     return read
 
 
+def _converted(name: str) -> Any:
+    """``float(x)``: NumPy refuses an array of several elements, as code that tries for a number expects."""
+
+    def convert(self: Any) -> Any:
+        number = getattr(plain_array(self), name)()
+        _read(self, name)
+        return number
+
+    convert.__name__ = name
+    return convert
+
+
 for _name in (_METHODS.keys() - {"T", "mT", "real", "imag"}) | {"byteswap", "getfield", "setfield"}:
     setattr(TracedNpArray, _name, _forwarded(_name))
 for _name in (
-    "__bool__ __int__ __float__ __complex__ __index__ __contains__ __format__ __repr__ __str__ item tolist tobytes "
-    "tofile dump dumps __reduce__ __reduce_ex__"
+    "__contains__ __format__ __repr__ __str__ item tolist tobytes tofile dump dumps __reduce__ __reduce_ex__"
 ).split():
     setattr(TracedNpArray, _name, _reading(_name))
+for _name in ("__bool__", "__int__", "__float__", "__complex__", "__index__"):
+    setattr(TracedNpArray, _name, _converted(_name))
 
 
 _np_sort: Final = np.sort
@@ -1353,8 +1392,14 @@ class _Flat:
         found = self.base.reshape(-1)[index]
         return found.copy() if isinstance(found, np.ndarray) else found
 
+    @unwatched
     def __setitem__(self, index: Any, value: Any) -> None:
         row = self.base.reshape(-1)
+        shape = np.shape(plain_array(row)[plain(index)])
+        if isinstance(value, (list, tuple)):
+            value = computed(_np_array, (value,), {}, _np_array(plain(value)))
+        if np.ndim(value) and np.shape(value) != shape:
+            value = _resize(value, shape)  # starts again where the values end
         if np.shares_memory(plain_array(row), plain_array(self.base)):
             row[index] = value
             return
@@ -1371,6 +1416,14 @@ class _Flat:
         return self.base.flatten()
 
 
+def _flat_compared(name: str) -> Any:
+    return lambda self, other: getattr(self.copy(), name)(other)
+
+
+for _name in ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"):
+    setattr(_Flat, _name, _flat_compared(_name))
+
+
 def _flat(self: Any) -> Any:
     if recording_of(first_value((self,))) is None:
         return plain_array(self).flat
@@ -1381,10 +1434,11 @@ def _flat_written(self: Any, value: Any) -> None:
     if recording_of(first_value((self, value))) is None:
         plain_array(self).flat = plain(value)  # type: ignore[misc]
     else:
-        _Flat(self)[...] = _resize(value, (self.size,))
+        _Flat(self)[...] = value
 
 
 _resize: Final = np.resize
+_np_array: Final = np.array
 
 
 def _iterated(self: Any) -> Any:

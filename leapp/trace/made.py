@@ -61,6 +61,9 @@ if TYPE_CHECKING:
 _F = TypeVar("_F", bound="Callable[..., Any]")
 
 
+_interface: Any = np.ndarray.__array_interface__.__get__  # ours tells of a read
+
+
 class Made(NamedTuple):
     """An array that was made while a node was open, by a call that was not recorded."""
 
@@ -266,10 +269,10 @@ def _note_of(array: np.ndarray[Any, Any]) -> _Note | _Site | None:
         array, base = base, base.base
     if base is None:
         # An address that was given out again by another allocator is told by the array.
-        return _notes.get(array.__array_interface__["data"][0]) if _handler_name(array) == _NAME else None
+        return _notes.get(_interface(array)["data"][0]) if _handler_name(array) == _NAME else None
     if not _returned:
         return None
-    owner, note = _returned.get(array.__array_interface__["data"][0], (None, None))
+    owner, note = _returned.get(_interface(array)["data"][0], (None, None))
     return note if owner is not None and owner() is array else None
 
 
@@ -745,7 +748,7 @@ def _note_returned(function: Any, args: tuple[Any, ...], result: Any) -> None:
         if base is not None and not isinstance(base, np.ndarray):
             if len(_returned) > _NOTES_LIMIT:
                 _returned.clear()
-            _returned[array.__array_interface__["data"][0]] = weakref.ref(array), note
+            _returned[_interface(array)["data"][0]] = weakref.ref(array), note
 
 
 __all__ = ["Made", "begin", "end", "forget", "pause", "public_name", "resume", "unwatched", "watched", "where_made"]

@@ -100,6 +100,8 @@ class Recording:
         """id of an input's tensor -> its port."""
         self.arrays: dict[int, tuple[weakref.ref[Any], Value]] = {}
         """id of an array that owns a recorded result's memory -> the array, and what it stands for."""
+        self.unproved: dict[int, tuple[weakref.ref[Any] | None, bytes]] = {}
+        """id of such an array that NumPy fills without telling -> the array, and what it must hold to count as one."""
         self.translated = False
         """Calls of NumPy were recorded as torch's."""
         self._meant: dict[int, weakref.ref[Any]] = {}
@@ -253,6 +255,11 @@ class Recording:
         reference = self._meant.get(id(owner))
         return reference is not None and reference() is owner
 
+    def note_cast(self, array: Any, value: Value, expected: bytes) -> None:
+        """An array that will hold ``expected``, and stands for ``value`` if it then does."""
+        self.note_array(array, value)
+        self.unproved[id(array)] = (self.arrays[id(array)][0], expected)
+
     def made_here(self, array: Any) -> bool:
         """Whether a plain array was made while the node was open; names the call that made it of traced data."""
         found = where_made(array)
@@ -269,7 +276,14 @@ class Recording:
         """What stands for the memory of a plain array that owns, or sees, the result of a recorded call."""
         owner = owner_of(array)
         reference, value = self.arrays.get(id(owner), (None, None))
-        return value if reference is not None and reference() is owner else None
+        if reference is None or reference() is not owner:
+            return None
+        if self.unproved:
+            seen, expected = self.unproved.pop(id(owner), (None, b""))
+            if seen is reference and plain_array(owner).tobytes() != expected:
+                del self.arrays[id(owner)]  # something else was written there
+                return None
+        return value
 
     def use_array(
         self, array: Any, place: Place, made_inside: bool | None = None

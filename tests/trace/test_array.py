@@ -132,6 +132,10 @@ TABLE = np.arange(12.0, dtype=np.float32).reshape(4, 3)
         (lambda x: x.max(axis=1, initial=0.2), (3, 2)),
         (lambda x: np.array([value * index[0] for index, value in np.ndenumerate(x)], np.float32), (3,)),
         (lambda x: x * np.count_nonzero(x > 0) + np.allclose(x, 1), (3,)),
+        (lambda x: np.float16(x * 2), (3, 2)),
+        (lambda x: np.float32(np.float64(x)[1:])[::-1] / np.int64(x * 9).sum(), (5,)),
+        (lambda x: sum(each * each for each in x.T.flat) - x.T.flat[1] + x.flat[2:5] * x.flat.copy()[:3], (3, 2)),
+        (lambda x: (x.flat > 0.1) * x.flat[[3, 0, 1, 1]], (2, 2)),
     ],
 )
 def test_calls(record, function, shape):
@@ -224,6 +228,23 @@ def rotated(x):
     return np.array([[c, -s], [s, c]]) @ x[:2]
 
 
+def cast_before_it_is_written(x):
+    y = x * 3
+    before, seldom = np.float64(y), np.float64(y)
+    y[:] = 1
+    before[1] = 7
+    return before[::-1] + y + seldom
+
+
+def diagonal_by_flat(x):
+    y = x * 2
+    y.T.flat[:: len(x) + 1] = [x[0, 1], 5]
+    y.flat[1] += x[2, 2]
+    x.flat = y.flat[::-1]
+    y.flat[[2, 3]] = 9
+    return x - y
+
+
 @pytest.mark.parametrize(
     ("function", "shape"),
     [
@@ -239,6 +260,8 @@ def rotated(x):
         (buffer_made_inside, (4,)),
         (written_flat, (2, 3)),
         (rotated, (3,)),
+        (cast_before_it_is_written, (4,)),
+        (diagonal_by_flat, (3, 3)),
     ],
 )
 def test_writes(record, function, shape):
@@ -271,6 +294,26 @@ def test_a_write_behind_a_view_that_runs_backwards_is_refused(record):
     for function in (late, through):
         with pytest.raises(errors.UnrecordableOpError, match="runs backwards"):
             record(function, *arrays((4,)))
+
+
+def test_an_array_that_is_no_number_is_not_read(record):
+    def function(x):
+        for convert in (float, int, complex, bool, range):
+            with pytest.raises((TypeError, ValueError)):
+                convert(x)
+        return x * 2
+
+    check(record, function, (3,))
+
+
+def test_what_is_filled_with_something_else_is_no_cast(record):
+    def function(x):
+        other = np.ndarray.astype(x, np.float64)
+        np.ndarray.view(other, np.ndarray)[0] = 5  # as C code fills what it made after a traced array
+        return x * other
+
+    with pytest.warns(errors.UntracedOpWarning, match="took a traced value"):
+        record(function, *arrays((3,)))
 
 
 def test_a_call_without_an_equivalent_is_named(record):
