@@ -9,7 +9,7 @@ appended to the graph. So it is written with torch functions, operators, ``to``,
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from leapp.ops._np_checks import EXACT
 
@@ -54,6 +54,8 @@ class Op:
     """Follows from the order of its operands only: uint64 runs on int64 with the highest bit turned over."""
     elementwise: bool = False
     """Each element of the result follows from the elements at its place: a sample of them may be checked."""
+    part: Callable[[tuple[Any, ...], dict[str, Any]], tuple[tuple[Any, ...], dict[str, Any]] | None] | None = None
+    """Makes of the arguments of a large call those of a smaller one, which is checked in its place; None for none."""
     layout: bool = False
     """Moves elements and computes nothing: of every dtype, and a view where NumPy gives one."""
     writes: str = ""
@@ -103,8 +105,3 @@ class Group:
 
     title: str
     rows: tuple[NumpyRow, ...] = field(default=())
-
-
-SAMPLE_ABOVE: Final = 1 << 16
-"""Elementwise rows with more elements are checked on a sample."""
-SAMPLE_SIZE: Final = 4096

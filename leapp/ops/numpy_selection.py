@@ -11,6 +11,7 @@ import torch
 
 from leapp.ops._np_checks import EXACT, Ulp
 from leapp.ops._np_row import Group, Op, Through, Unsupported
+from leapp.ops._np_samples import SAMPLE_SIZE, fewer
 from leapp.ops._np_twin import (
     broadcast,
     cast,
@@ -128,6 +129,27 @@ def _axis(x: Any, axis: Any) -> tuple[Any, int]:
     """The tensor to sort, and along which axis; None stands for all elements in one row."""
     axis = number(axis, "axis")
     return (in_one_row(x), 0) if axis is None else (x, axis)
+
+
+_SORTED_SIZE: Final = 4 * SAMPLE_SIZE
+
+_fewer_in_order = fewer(0, "a", _SORTED_SIZE)
+"""A part of a large array is put in order, by NumPy and by torch, which takes several times as long as NumPy."""
+
+
+def _fewer_in_parts(args: Any, kwargs: Any) -> Any:
+    """The same for partitions, with ``kth`` as near as the part has it."""
+    whole = args[0] if args else kwargs["a"]
+    kth = args[1] if len(args) > 1 else kwargs["kth"]
+    axis = args[2] if len(args) > 2 else kwargs.get("axis", -1)
+    fewer = _fewer_in_order(args, kwargs)
+    if fewer is None:
+        return None
+    args, kwargs = fewer
+    a = args[0] if args else kwargs["a"]
+    before, after = (each.size if axis is None else each.shape[axis] for each in (whole, a))
+    kth = np.asarray(kth) % before * after // before
+    return ((args[0], kth, *args[2:]), kwargs) if len(args) > 1 else (args, {**kwargs, "kth": kth})
 
 
 def _sort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any:
@@ -624,14 +646,14 @@ GROUPS: Final[tuple[Group, ...]] = (
     Group(
         "Selection",
         (
-            Op(np.where, twin=_where, note=f"with one argument {_LENGTH}"),
+            Op(np.where, twin=_where, elementwise=True, note=f"with one argument {_LENGTH}"),
             Op(np.select, twin=_select),
             Op(np.choose, twin=_choose),
             Through(
                 np.piecewise, _piecewise, note="a function that was given no elements is not called, and not recorded"
             ),
-            Op(np.clip, twin=_clip),
-            Op(np.take, twin=_take),
+            Op(np.clip, twin=_clip, elementwise=True),
+            Op(np.take, twin=_take, part=fewer(1, "indices")),
             Op(np.take_along_axis, twin=_take_along_axis),
             Op(np.compress, twin=_compress, note=f"if the condition is traced, {_LENGTH}"),
             Op(np.extract, twin=_extract, note=f"if the condition is traced, {_LENGTH}"),
@@ -645,10 +667,11 @@ GROUPS: Final[tuple[Group, ...]] = (
     Group(
         "Order",
         (
-            Op(np.sort, twin=_sort),
+            Op(np.sort, twin=_sort, part=_fewer_in_order),
             Op(
                 np.argsort,
                 twin=_argsort,
+                part=_fewer_in_order,
                 check=_SameOrder(indices=True, parts=False),
                 note="equal elements keep their order, as with stable=True",
             ),
@@ -656,16 +679,18 @@ GROUPS: Final[tuple[Group, ...]] = (
             Op(
                 np.partition,
                 twin=_partition,
+                part=_fewer_in_parts,
                 check=_SameOrder(indices=False, parts=True),
                 note="recorded as a sort, which is one of the partitions",
             ),
             Op(
                 np.argpartition,
                 twin=_argpartition,
+                part=_fewer_in_parts,
                 check=_SameOrder(indices=True, parts=True),
                 note="recorded as a sort, which is one of the partitions",
             ),
-            Op(np.searchsorted, twin=_searchsorted),
+            Op(np.searchsorted, twin=_searchsorted, part=fewer(1, "v")),
             Op(np.sort_complex, twin=_sort_complex),
         ),
     ),
@@ -683,22 +708,22 @@ GROUPS: Final[tuple[Group, ...]] = (
     Group(
         "Comparison and kinds of numbers",
         (
-            Op(np.isclose, twin=_isclose),
+            Op(np.isclose, twin=_isclose, elementwise=True),
             Op(np.allclose, twin=_allclose),
             Op(np.array_equal, twin=_array_equal),
             Op(np.array_equiv, twin=_array_equiv),
-            Op(np.isin, twin=_isin),
-            Op(np.isposinf, twin=_isposinf),
-            Op(np.isneginf, twin=_isneginf),
-            Op(np.iscomplex, twin=_iscomplex),
-            Op(np.isreal, twin=_isreal),
-            Op(np.nan_to_num, twin=_nan_to_num, writes="x", writes_if=_writes_into_x),
-            Op(np.round, twin=_round, note="half to even"),
-            Op(np.around, twin=_round, note="half to even"),
-            Op(np.fix, twin=_fix),
-            Op(np.real, twin=_real, layout=True),
-            Op(np.imag, twin=_imag, layout=True),
-            Op(np.angle, twin=_angle, check=Ulp(4)),
+            Op(np.isin, twin=_isin, part=fewer(0, "element")),
+            Op(np.isposinf, twin=_isposinf, elementwise=True),
+            Op(np.isneginf, twin=_isneginf, elementwise=True),
+            Op(np.iscomplex, twin=_iscomplex, elementwise=True),
+            Op(np.isreal, twin=_isreal, elementwise=True),
+            Op(np.nan_to_num, twin=_nan_to_num, elementwise=True, writes="x", writes_if=_writes_into_x),
+            Op(np.round, twin=_round, elementwise=True, note="half to even"),
+            Op(np.around, twin=_round, elementwise=True, note="half to even"),
+            Op(np.fix, twin=_fix, elementwise=True),
+            Op(np.real, twin=_real, elementwise=True, layout=True),
+            Op(np.imag, twin=_imag, elementwise=True, layout=True),
+            Op(np.angle, twin=_angle, elementwise=True, check=Ulp(4)),
             Op(np.real_if_close, twin=_real_if_close),
             Op(np.packbits, twin=_packbits),
             Op(np.unpackbits, twin=_unpackbits),

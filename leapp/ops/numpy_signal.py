@@ -15,6 +15,7 @@ from numpy.polynomial import polynomial
 from leapp.ops._np_apply import add, applied, divide, multiply, subtract
 from leapp.ops._np_checks import Accumulated, Ulp
 from leapp.ops._np_row import Group, NoTwin, Op, Through, Unsupported
+from leapp.ops._np_samples import fewer
 from leapp.ops._np_twin import (
     axes,
     bucketed,
@@ -648,8 +649,8 @@ GROUPS: Final[tuple[Group, ...]] = (
         (
             Op(np.convolve, twin=_convolve, check=Accumulated(2.0)),
             Op(np.correlate, twin=_correlate, check=Accumulated(2.0)),
-            Op(np.interp, twin=_interp),
-            Op(np.digitize, twin=_digitize),
+            Op(np.interp, twin=_interp, part=fewer(0, "x")),
+            Op(np.digitize, twin=_digitize, part=fewer(0, "x")),
             Op(np.bincount, twin=_bincount, note="counts into minlength bins: a number beyond them is an error"),
         ),
     ),
@@ -669,7 +670,7 @@ GROUPS: Final[tuple[Group, ...]] = (
             NoTwin(np.polyfit, why="it warns by the rank of the data", advice="np.linalg.solve, on np.vander"),
             NoTwin(np.roots, why=f"{ZEROS}: {LENGTH}"),
             Op(np.vander, twin=_vander, check=Accumulated(4.0)),
-            Op(np.sinc, twin=_sinc, check=Ulp(4)),
+            Op(np.sinc, twin=_sinc, check=Ulp(4), elementwise=True),
             Op(np.i0, twin=_i0, check=Ulp(64)),
         ),
     ),

@@ -38,7 +38,7 @@ GROUPS: Final[tuple[Group, ...]] = (
     Group(
         "Methods",
         (
-            Op(numpy_indexing.astype, twin=numpy_indexing.astype),
+            Op(numpy_indexing.astype, twin=numpy_indexing.astype, elementwise=True),
             Op(numpy_indexing.view, twin=numpy_indexing.view, layout=True),
         ),
     ),

@@ -12,7 +12,9 @@ import numpy as np
 import torch
 
 from leapp.ops._np_row import Unsupported
+from leapp.ops._np_samples import sampled
 from leapp.ops.torch_table import row_of
+from leapp.trace._arrays import from_numpy, tensor_of
 from leapp.trace.constants import no_hooks
 from leapp.trace.recorder import NO_MEMORY, OpInfo
 from leapp.trace.tensor import appended
@@ -20,6 +22,7 @@ from leapp.trace.tensor import appended
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from leapp.ops._np_samples import Sample
     from leapp.ops._row import Row
     from leapp.trace.node import Recording
     from leapp.trace.source import Place
@@ -154,19 +157,32 @@ def _tape_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tape:
 class Tape:
     """Records what the twin of one NumPy call does; also what twins make constants with."""
 
-    __slots__ = ("args", "kwargs", "graph_args", "graph_kwargs", "place", "recording", "row", "sampled", "given")  # noqa: RUF023
+    __slots__ = (
+        "args",
+        "given",
+        "graph_args",
+        "graph_kwargs",
+        "hollow",
+        "kwargs",
+        "place",
+        "recording",
+        "row",
+        "sample",
+    )
 
     def __init__(self, recording: Recording, place: Place) -> None:
         self.recording = recording
         self.place = place
         self.given: list[Handle] = []
         """Stand-ins of the call's arguments."""
-        self.sampled = False
-        """Whether tensors hold a sample of the elements, so that their shapes say nothing."""
+        self.sample: Sample | None = None
+        """Which elements of the result are evaluated, so that the shapes of tensors say nothing; None for all."""
+        self.hollow = False
+        """Whether tensors have a shape and a dtype and no elements: nothing is computed."""
 
     def handle(self, node: Any, tensor: torch.Tensor, memory: int, size: tuple[int, ...]) -> Handle:
         """A stand-in for an argument."""
-        made = Handle(self, node, tensor, memory, size)
+        made = Handle(self, node, _hollow(tensor) if self.hollow else tensor, memory, size)
         self.given.append(made)
         return made
 
@@ -174,7 +190,9 @@ class Tape:
         """A stand-in for a plain array."""
         with no_hooks():
             tensor, node, memory, _ = self.recording.use_array(array, self.place)
-            return Handle(self, node, tensor, memory, tuple(tensor.shape))
+            if self.sample is not None:
+                tensor = tensor_of(sampled(array, self.sample))
+            return Handle(self, node, _hollow(tensor) if self.hollow else tensor, memory, array.shape)
 
     def call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Evaluate ``func`` on the tensors and append it to the graph under its torch name."""
@@ -218,7 +236,7 @@ class Tape:
         return self.recording.recorder.new_memory()
 
     def _size(self, result: torch.Tensor, handles: list[Handle]) -> tuple[int, ...]:
-        if not self.sampled:
+        if self.sample is None:
             return tuple(result.shape)
         return tuple(np.broadcast_shapes(*[each.size for each in handles]))
 
@@ -235,6 +253,7 @@ class Tape:
             # Made by the twin out of numbers alone.
             with no_hooks():
                 node, memory, _ = self.recording.constants.use(thing, self.place)
+                thing = _hollow(thing) if self.hollow else thing
             handles.append(Handle(self, node, thing, memory, tuple(thing.shape)))
         return thing
 
@@ -261,3 +280,16 @@ class Tape:
         with no_hooks():
             node, memory, _ = self.recording.constants.use(thing, self.place)
         return Handle(self, node, thing, memory, tuple(thing.shape))
+
+
+def _hollow(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor of the same shape, strides and dtype without elements."""
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
+
+
+class Untaped:
+    """What twins make constants with where they are evaluated and not recorded."""
+
+    def constant(self, array: np.ndarray[Any, Any]) -> torch.Tensor:
+        """A tensor of the elements of a plain array."""
+        return from_numpy(np.array(array))

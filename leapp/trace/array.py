@@ -23,13 +23,14 @@ from leapp.errors import TwinDisagreesError, UnrecordableOpError, WrongThreadErr
 from leapp.ops import _np_twin, numpy_indexing, numpy_ufuncs
 from leapp.ops._np_checks import EXACT
 from leapp.ops._np_loops import plan_of
-from leapp.ops._np_row import SAMPLE_ABOVE, SAMPLE_SIZE, NoTwin, Op, Through, Unsupported
+from leapp.ops._np_row import NoTwin, Op, Through, Unsupported
+from leapp.ops._np_samples import SAMPLE_ABOVE, sample_of, sampled
 from leapp.ops.numpy_table import row_of
 from leapp.ops.numpy_ufuncs import ufunc_twin
 from leapp.ops.torch_table import row_of as torch_row_of
 from leapp.trace._arrays import from_numpy, has_torch_dtype, owner_of, tensor_of
 from leapp.trace._lineage import Value, plain, register_array_maker, register_wrapper
-from leapp.trace._twins import Handle, Tape
+from leapp.trace._twins import Handle, Tape, Untaped
 from leapp.trace.constants import no_hooks
 from leapp.trace.made import pause, resume, unwatched, watched
 from leapp.trace.recorder import NO_MEMORY, OpInfo
@@ -210,7 +211,7 @@ def recording_of(value: Value | None, place_depth: int = 2) -> Recording | None:
 class _Call:
     """One NumPy call that is recorded: its stand-ins, the plain arrays they stand for, and the memory that went in."""
 
-    __slots__ = ("dynamic", "memories", "objects", "place", "recording", "sample", "tape")
+    __slots__ = ("dynamic", "memories", "objects", "place", "recording", "tape")
 
     def __init__(self, recording: Recording, place: Place) -> None:
         self.recording = recording
@@ -222,8 +223,6 @@ class _Call:
         self.objects: list[tuple[Array, Any]] = []
         """(plain array, the user's object) of each array that went in."""
         self.dynamic = False
-        self.sample: tuple[slice, ...] | None = None
-        """Which elements of the result are evaluated; None for all."""
 
     def handle(self, thing: Any, *, copied: bool = False) -> Any:
         """The stand-in for a traced thing; plain things as they are, at any depth."""
@@ -272,8 +271,7 @@ class _Call:
             self.dynamic = True
         self.memories.append((owner_of(array), value.memory))
         with no_hooks():
-            seen = array if self.sample is None else array[_sampled(array, self.sample)]
-            tensor = tensor_of(seen)
+            tensor = tensor_of(self._seen(array))
             if copied:
                 tensor = tensor.clone()
         return self.tape.handle(value.fx, tensor, value.memory, _shape.__get__(array))
@@ -288,7 +286,7 @@ class _Call:
     def _constant(self, array: Array, *, inside: bool | None = None, copied: bool = False) -> Any:
         with no_hooks():
             whole, node, memory, _ = self.recording.use_array(array, self.place, inside)
-            seen = whole if self.sample is None else tensor_of(array[_sampled(array, self.sample)])
+            seen = whole if self.tape.sample is None else tensor_of(self._seen(array))
             if copied:
                 seen = seen.clone()
         self.memories.append((owner_of(array), memory))
@@ -299,6 +297,15 @@ class _Call:
         made = self.handle(thing)
         return self._constant(made) if isinstance(made, np.ndarray) else made
 
+    def tensor(self, thing: Any, values: Any) -> Any:
+        """A tensor of ``values`` where the recorded twin is given a stand-in for ``thing``; all else as it is."""
+        kind = type(thing)
+        if kind is list or kind is tuple:
+            return kind([self.tensor(each, cut) for each, cut in zip(thing, values, strict=True)])
+        if kind is TracedNpArray or kind in SCALARS:
+            return tensor_of(np.asarray(values))
+        return values
+
     def _tensor(self, thing: torch.Tensor) -> Any:
         value: Value | None = thing._leapp  # type: ignore[attr-defined]
         with no_hooks():
@@ -306,10 +313,13 @@ class _Call:
                 if value is not None:
                     raise self.recording.foreign(value, self.place)
                 node, memory, _ = self.recording.constants.use(thing, self.place)
-                return self.tape.handle(node, thing, memory, tuple(thing.shape))
-            return self.tape.handle(
-                value.fx, thing.detach().as_subclass(torch.Tensor), value.memory, tuple(thing.shape)
-            )
+                return self.tape.handle(node, self._seen(thing), memory, tuple(thing.shape))
+            seen = self._seen(thing.detach().as_subclass(torch.Tensor))
+            return self.tape.handle(value.fx, seen, value.memory, tuple(thing.shape))
+
+    def _seen(self, thing: Any) -> Any:
+        """What is evaluated of an operand."""
+        return thing if self.tape.sample is None else sampled(thing, self.tape.sample)
 
 
 def _check_fresh(value: Value, call: _Call) -> None:
@@ -327,27 +337,6 @@ def _check_fresh(value: Value, call: _Call) -> None:
                 advice="Take the view again after the write.",
             )  # fmt: skip
     value.stale_since = len(info)
-
-
-def _sampled(array: Array, sample: tuple[slice, ...]) -> tuple[slice, ...]:
-    """The part of a sample's slices that fits an operand: axes of length 1 are repeated."""
-    fitting = sample[len(sample) - array.ndim :]
-    return tuple([slice(None) if size == 1 else part for size, part in zip(array.shape, fitting, strict=True)])
-
-
-def _part(array: Array, sample: tuple[slice, ...]) -> Array:
-    return array[_sampled(array, sample)]
-
-
-def _sample_of(shape: tuple[int, ...]) -> tuple[slice, ...]:
-    """Steps along each axis that leave about SAMPLE_SIZE elements, spread over all of them."""
-    left = SAMPLE_SIZE
-    parts = []
-    for place, size in enumerate(shape):
-        keep = max(1, min(size, round(left ** (1 / (len(shape) - place)))))
-        parts.append(slice(None, None, -(-size // keep)))
-        left = max(1, left // keep)
-    return tuple(parts)
 
 
 # --- what comes out -------------------------------------------------------------------------------------------------
@@ -412,15 +401,18 @@ class _Checker:
         shape = np.shape(expected)
         if _dtype_of(tensor) != expected.dtype or handle.size != shape:
             self._disagree(expected, handle, "")
-        if not self.call.recording.session.options.self_check or (part and self.check.whole):
+        tape = self.call.tape
+        if not self.call.recording.session.options.self_check or (part and self.check.whole) or tape.hollow:
             return
-        if self.call.sample is not None:
-            expected = expected[_sampled(expected, self.call.sample)]
+        args = self.args
+        if tape.sample is not None:
+            expected = sampled(expected, tape.sample)
+            args = tuple([sampled(each, tape.sample) if isinstance(each, np.ndarray) else each for each in args])
         expected, actual = np.asarray(expected), _values_of(handle)
         if expected.nbytes <= _FEW_BYTES and expected.tobytes() == actual.tobytes():
             return  # before the cost of errstate; for larger ones the checks know better than to copy
         with np.errstate(all="ignore"):
-            where = self.check.wrong(expected, actual, self.function, self.args, self.kwargs)
+            where = self.check.wrong(expected, actual, self.function, args, self.kwargs)
         if where is None:
             return
         if self.check.whole:
@@ -653,7 +645,7 @@ def _ufunc(call: _Call, ufunc: Any, inputs: Any, given: Any, keywords: Any, resu
         _no_row(call, ufunc, row)
         return result
     if row.elementwise and isinstance(result, np.ndarray) and result.size > SAMPLE_ABOVE:
-        call.sample, call.tape.sampled = _sample_of(result.shape), True
+        call.tape.sample = sample_of(result.shape)
     operands = [call.operand(each) for each in inputs]
     made = _run_twin(call, ufunc.__name__, lambda: ufunc_twin(row, operands, keywords))
     if made is None:
@@ -754,12 +746,12 @@ def _shortly(ufunc: Any, inputs: tuple[Any, ...]) -> Any:
 def _holds(short: _Short, ufunc: Any, given: list[Any], numbers: list[Any], result: Array) -> bool:
     """Whether torch gives what NumPy gave, in a sample of a large result."""
     if result.size > SAMPLE_ABOVE:
-        sample = _sample_of(result.shape)
+        sample = sample_of(result.shape)
         given, numbers = (
-            [_part(each, sample) if type(each) is np.ndarray else each for each in things]
+            [sampled(each, sample) if type(each) is np.ndarray else each for each in things]
             for things in (given, numbers)
         )
-        result = _part(result, sample)
+        result = sampled(result, sample)
     with no_hooks(), numpys_own_rules():  # torch tells a dispatch mode of each tensor that is made of an array
         operands = []
         for each in numbers:
@@ -923,12 +915,15 @@ def function_called(recording: Recording, func: Any, numpy_call: Any, args: Any,
         if func in _MEASURES and first_value(args).dynamic:  # type: ignore[union-attr]
             recording.session.escapes.read(f"numpy.{func.__name__}()", recording.name)
         return result
-    given = call.handle(tuple(args), copied=target is not None)
-    call.dynamic = call.dynamic or _selects(func, args, kwargs)
-    if target is not None and row.writes and args:
-        given = (target.old, *given[1:])  # as it was: the twin runs when NumPy has written
-    rest = {name: call.handle(each, copied=target is not None) for name, each in kwargs.items() if name != "out"}
     plain_args, plain_kwargs = plain(tuple(args)), plain(kwargs)
+    call.dynamic = call.dynamic or _selects(func, args, kwargs)
+    if target is None:
+        result = runner(3)(numpy_call, plain_args, plain_kwargs)
+        return _answered(call, func, row, result, args, kwargs, plain_args, plain_kwargs)
+    given = call.handle(tuple(args), copied=True)
+    if row.writes and args:
+        given = (target.old, *given[1:])  # as it was: the twin runs when NumPy has written
+    rest = {name: call.handle(each, copied=True) for name, each in kwargs.items() if name != "out"}
     result = runner(3)(numpy_call, plain_args, plain_kwargs)
     return _after(call, func, row, target, result, given, rest, plain_args, plain_kwargs)
 
@@ -943,6 +938,50 @@ def _selects(func: Any, args: Any, kwargs: Any) -> bool:
     if func is _np_where:
         return len(args) + len(kwargs) == 1
     return func in _LONG_AS_DATA and first_value(args[:1] or tuple(kwargs.values())) is not None
+
+
+def _answered(
+    call: _Call, func: Any, row: Op, result: Any, args: Any, kwargs: Any, plain_args: Any, plain_kwargs: Any
+) -> Any:
+    """Record the twin of a function that NumPy has answered, and that wrote nothing."""
+    if isinstance(result, np.ndarray) and result.size > SAMPLE_ABOVE:
+        if row.elementwise and all(map(_is_operand, (*args, *kwargs.values()))):
+            call.tape.sample = sample_of(result.shape)
+        elif row.part is not None:
+            call.tape.hollow = _part_holds(call, func, row, args, kwargs, row.part(plain_args, plain_kwargs))
+    given = call.handle(tuple(args))
+    rest = {name: call.handle(each) for name, each in kwargs.items() if name != "out"}
+    return _after(call, func, row, None, result, given, rest, plain_args, plain_kwargs)
+
+
+def _is_operand(thing: Any) -> bool:
+    """Whether a sample can be taken of an argument: of no list, whose axes a twin would put together."""
+    return not isinstance(thing, (list, tuple, dict))
+
+
+def _part_holds(call: _Call, func: Any, row: Op, args: Any, kwargs: Any, fewer: Any) -> bool:
+    """Whether NumPy and the twin agree on ``fewer``, a part of what a large call was given; False for no part.
+
+    Raises TwinDisagreesError.
+    """
+    assert row.twin is not None
+    if fewer is None or not call.recording.session.options.self_check:
+        return False
+    _np_twin.building(Untaped())
+    try:
+        with no_hooks(), numpys_own_rules():
+            given = [call.tensor(each, cut) for each, cut in zip(args, fewer[0], strict=True)]
+            words = {name: call.tensor(each, fewer[1][name]) for name, each in kwargs.items()}
+            made = row.twin(*given, **words)
+    except (Unsupported, RuntimeError, NotImplementedError, TypeError, ValueError, IndexError):
+        return False  # the call itself will say what is wrong
+    finally:
+        _np_twin.built()
+    if not isinstance(made, torch.Tensor):
+        return False
+    checker = _Checker(call, func.__name__, row.check, func, *fewer)
+    checker.compare(func(*fewer[0], **fewer[1]), Handle(call.tape, None, made, NO_MEMORY, tuple(made.shape)))
+    return True
 
 
 @functools.cache
@@ -1012,9 +1051,7 @@ def computed(function: Any, args: Any, kwargs: Any, result: Any) -> Any:
     if type(row) is not Op or row.twin is None:
         _no_row(call, function, row)
         return result
-    given = call.handle(tuple(args))
-    rest = {name: call.handle(each) for name, each in kwargs.items()}
-    return _after(call, function, row, None, result, given, rest, plain(tuple(args)), plain(kwargs))
+    return _answered(call, function, row, result, args, kwargs, plain(tuple(args)), plain(kwargs))
 
 
 def made_inside(array: Any) -> Any:

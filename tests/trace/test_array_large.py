@@ -1,0 +1,178 @@
+"""Large calls of rows with a rule for it are checked on fewer elements; what is recorded is the whole call."""
+
+import dataclasses
+import functools
+
+import numpy as np
+import pytest
+import torch
+
+from leapp import errors
+from leapp.graph._base import run_passes
+from leapp.graph.check import run_graph
+from leapp.graph.passes import EXPORT_PASSES
+from leapp.ops import numpy_indexing, numpy_table
+from leapp.ops._np_samples import SAMPLE_ABOVE, sample_of, sampled
+
+pytestmark = pytest.mark.filterwarnings("ignore::leapp.errors.UnusedInputWarning")
+
+COUNT = 300 * 240
+TABLE = np.linspace(-1.0, 1.0, 240)
+COLUMN = np.arange(300.0)[:, None]
+PLACES = np.arange(COUNT)[::-1].reshape(300, 240) * 7 % 240
+
+
+def places(a):
+    """Indices that follow the data, some counted from the end."""
+    return (a * 50).astype(np.int64) % 400 - 200
+
+
+CALLS = {
+    "where": (np.where, lambda a, b: np.where(a > b, a, b)),
+    "where, numbers": (np.where, lambda a, b: np.where(a > 0, 1.0, b)),
+    "where, a table": (np.where, lambda a, b: np.where(a > b, TABLE, COLUMN)),
+    "where, repeated": (np.where, lambda a, b: np.where(a[:, :1] > 0, a, b[0])),
+    "where, a traced scalar": (np.where, lambda a, b: np.where(a > b, a[0, 0], b)),
+    "where, backwards": (np.where, lambda a, b: np.where(a[::-1] > b, a[:, ::-1], b)),
+    "clip": (np.clip, lambda a, b: np.clip(a, -1, 1)),
+    "clip, arrays": (np.clip, lambda a, b: np.clip(a, TABLE, b + 3)),
+    "clip, whole numbers": (np.clip, lambda a, b: np.clip((a * 90).astype(np.int32), -40, 300)),
+    "a method": (np.clip, lambda a, b: a.clip(-0.5, 0.5)),
+    "transposed": (np.clip, lambda a, b: np.clip(a.T, -1, 1)),
+    "nan_to_num": (np.nan_to_num, lambda a, b: np.nan_to_num(np.sqrt(a), nan=-7.0)),
+    "round": (np.round, lambda a, b: np.round(a, 2)),
+    "around": (np.around, lambda a, b: np.around(a)),
+    "fix": (np.fix, lambda a, b: np.fix(a * 5)),
+    "real": (np.real, lambda a, b: np.real(a + 1j * b)),
+    "imag": (np.imag, lambda a, b: np.imag(a + 1j * b)),
+    "angle": (np.angle, lambda a, b: np.angle(a + 1j * b)),
+    "isclose": (np.isclose, lambda a, b: np.isclose(a, b, rtol=0.5)),
+    "isclose, a tolerance for each": (np.isclose, lambda a, b: np.isclose(a, b, rtol=np.abs(TABLE))),
+    "isposinf": (np.isposinf, lambda a, b: np.isposinf(1 / np.round(a))),
+    "isneginf": (np.isneginf, lambda a, b: np.isneginf(1 / np.round(a))),
+    "isreal": (np.isreal, lambda a, b: np.isreal(a + 1j * np.round(b))),
+    "iscomplex": (np.iscomplex, lambda a, b: np.iscomplex(a + 1j * np.round(b))),
+    "sinc": (np.sinc, lambda a, b: np.sinc(a)),
+    "astype": (numpy_indexing.astype, lambda a, b: a.astype(np.float32)),
+    "take": (np.take, lambda a, b: np.take(b, places(a))),
+    "take along an axis": (np.take, lambda a, b: np.take(b[:3], places(a), axis=1)),
+    "take, clipped": (np.take, lambda a, b: np.take(b[0], places(a), mode="clip")),
+    "take, by name": (np.take, lambda a, b: b[0].take(indices=places(a))),
+    "take, known places": (np.take, lambda a, b: np.take(a[0], PLACES)),
+    "take of a table": (np.take, lambda a, b: np.take(TABLE, places(a))),
+    "sort": (np.sort, lambda a, b: np.sort(a)),
+    "sort along the first axis": (np.sort, lambda a, b: np.sort(a, axis=0)),
+    "sort all": (np.sort, lambda a, b: np.sort(a, axis=None)),
+    "argsort": (np.argsort, lambda a, b: np.argsort(a, axis=0, kind="stable")),
+    "argsort of equals": (np.argsort, lambda a, b: np.argsort(np.round(a), kind="stable")),
+    "partition": (np.partition, lambda a, b: np.sort(np.partition(a, 200)[:, :201])),
+    "partition at several": (np.partition, lambda a, b: np.partition(a, (-1, 3, 100), axis=0)[[3, 100, 299]]),
+    "argpartition": (np.argpartition, lambda a, b: np.sort(np.argpartition(a, kth=9)[:, :10])),
+    "searchsorted": (np.searchsorted, lambda a, b: np.searchsorted(np.sort(b[0]), a)),
+    "isin": (np.isin, lambda a, b: np.isin(np.round(a), np.round(b[0, :2]))),
+    "digitize": (np.digitize, lambda a, b: np.digitize(a, TABLE)),
+    "interp": (np.interp, lambda a, b: np.interp(a, TABLE, b[0])),
+}
+
+
+def drawn(seed):
+    rng = np.random.default_rng(seed)
+    return tuple(rng.standard_normal((2, 300, 240)))
+
+
+def recorded(session, function, *values):
+    given = session.input_tensors("n", {"a": values[0].copy(), "b": values[1].copy()})
+    result = function(*given.values())
+    session.output_tensors("n", {"out": result})
+    return np.asarray(session.completed[0].recordings[0].sample.outputs["out"][0]), session
+
+
+@pytest.fixture
+def change_row(monkeypatch):
+    """Replace fields of a row of the table."""
+
+    def change(function, **fields):
+        monkeypatch.setitem(numpy_table._ROWS, function, dataclasses.replace(numpy_table.row_of(function), **fields))
+
+    return change
+
+
+@dataclasses.dataclass
+class Counting:
+    """A check that says how many elements it was given."""
+
+    check: object
+    sizes: list
+
+    whole = False
+
+    def wrong(self, expected, actual, *rest):
+        """As the other one."""
+        self.sizes.append(expected.size)
+        return self.check.wrong(expected, actual, *rest)
+
+
+@pytest.mark.filterwarnings("ignore:divide by zero", "ignore:invalid value")
+@pytest.mark.parametrize("name", CALLS)
+def test_few_elements_are_checked_and_all_are_recorded(make_session, change_row, name):
+    function, call = CALLS[name]
+    sizes = []
+    change_row(function, check=Counting(numpy_table.row_of(function).check, sizes))
+    first, second = drawn(0), drawn(1)
+    _, session = recorded(make_session(), call, *first)
+    expected = call(*second)
+    if expected.dtype != np.bool_:  # so few equal bytes are seen before
+        assert sizes
+    assert all(0 < size < SAMPLE_ABOVE / 2 for size in sizes)
+    inputs = dict(zip(("a", "b"), map(torch.from_numpy, second), strict=True))
+    graph = session.completed[0].recordings[0].graph
+    replay = run_graph(run_passes(graph, EXPORT_PASSES), inputs)["out"].numpy()
+    assert replay.dtype == expected.dtype
+    np.testing.assert_allclose(replay, expected, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.filterwarnings("ignore:divide by zero", "ignore:invalid value")
+@pytest.mark.parametrize("name", CALLS)
+def test_a_wrong_twin_is_found_by_few_elements(make_session, change_row, name):
+    function, call = CALLS[name]
+    twin = numpy_table.row_of(function).twin
+
+    @functools.wraps(twin)
+    def wrong(*args, **kwargs):
+        made = twin(*args, **kwargs)
+        return torch.logical_not(made) if made.dtype == torch.bool else made + 1
+
+    change_row(function, twin=wrong)
+    with pytest.raises(errors.TwinDisagreesError):
+        recorded(make_session(), call, *drawn(0))
+
+
+def test_a_bound_that_follows_from_the_operands_is_that_of_the_sample(make_session, change_row):
+    check = numpy_table.row_of(np.logaddexp).check
+    seen = []
+
+    class Bounded(Counting):
+        def wrong(self, expected, actual, call, args, kwargs):
+            seen.append([each.size for each in args])
+            return check.wrong(expected, actual * (1 + 4e-16), call, args, kwargs)
+
+    change_row(np.logaddexp, check=Bounded(check, []))
+    recorded(make_session(), lambda a, b: np.logaddexp(a, b[0]), *drawn(0))
+    assert [max(sizes) < SAMPLE_ABOVE / 2 for sizes in seen] == [True]
+
+
+def test_a_wrong_shape_is_found(make_session, change_row):
+    twin = numpy_table.row_of(np.sort).twin
+    change_row(np.sort, twin=functools.wraps(twin)(lambda a, **_: twin(a)[:-1]))
+    with pytest.raises(errors.TwinDisagreesError):
+        recorded(make_session(), lambda a, b: np.sort(a), *drawn(0))
+
+
+@pytest.mark.parametrize("shape", [(100_000,), (1,), (300, 400), (2, 3, 50_000), (70_000, 1), (1, 1), (9, 9, 9, 9, 9)])
+def test_a_sample_is_spread_over_all_axes(shape):
+    places = np.arange(np.prod(shape)).reshape(shape)
+    some = sampled(places, sample_of(shape))
+    assert min(1000, places.size) <= some.size <= 4096
+    assert all(size > 1 for size, whole in zip(some.shape, shape, strict=True) if whole > 1)
+    assert sampled(places[:1], sample_of(shape)).shape == (1, *some.shape[1:])
+    assert sampled(np.float64(3), sample_of(shape)) == 3
