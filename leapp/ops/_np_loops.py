@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from leapp.ops._np_row import Op, Unsupported
-from leapp.ops._np_twin import cast, is_tensor, number, ordered, reordered, tensor, torch_dtype
+from leapp.ops._np_twin import TOP_BIT, cast, is_tensor, number, ordered, reordered, tensor, torch_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -101,9 +101,6 @@ def _number_for(kind: Any, dtype: np.dtype[Any]) -> Callable[[Any], Any]:
     return float
 
 
-_HIGHEST_BIT: Final = -(1 << 63)
-
-
 def _computing(row: Op, dtype: np.dtype[Any]) -> tuple[Callable[[Any], Any], Callable[[Any], Any]] | None:
     """What brings tensors of a dtype that torch does not compute with to int64, and back; None for all others."""
     exact = torch_dtype(dtype)
@@ -122,7 +119,7 @@ def _converter(row: Op, place: int, kind: Any, dtype: np.dtype[Any]) -> Callable
     if isinstance(kind, type):
         if _takes_number(row, place) and not (row.ordered and dtype.kind == "c"):
             if exact is torch.uint64:
-                turned = _HIGHEST_BIT if row.ordered else 0
+                turned = TOP_BIT if row.ordered else 0
                 return lambda value: int(np.uint64(value).astype(np.int64)) ^ turned
             made = _number_for(kind, dtype)
             return None if kind is made and kind is not int else made

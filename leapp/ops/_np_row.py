@@ -9,7 +9,7 @@ appended to the graph. So it is written with torch functions, operators, ``to``,
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from leapp.ops._np_checks import EXACT
 
@@ -105,3 +105,7 @@ class Group:
 
     title: str
     rows: tuple[NumpyRow, ...] = field(default=())
+
+
+LENGTH: Final = "the length of the result follows the data"
+"""Why, of the rows of which it is so."""

@@ -75,6 +75,16 @@ def holds_tensor(things: Any) -> bool:
     return is_tensor(things)
 
 
+def flat(thing: Any) -> Any:
+    """A tensor as one line of elements."""
+    return thing if thing.ndim == 1 else torch.reshape(thing, (-1,))
+
+
+def is_whole(dtype: torch.dtype) -> bool:
+    """Whether elements are integers or bools."""
+    return not (dtype.is_floating_point or dtype.is_complex)
+
+
 def cast(thing: Any, dtype: torch.dtype) -> Any:
     """A tensor in another dtype; itself where it has it."""
     return thing if thing.dtype == dtype else thing.to(dtype)
@@ -200,7 +210,8 @@ _WIDER: Final = {
 }
 """For dtypes that few torch functions take: one of at least as many bits that all of them take."""
 LONG_UNSIGNED: Final = (torch.uint16, torch.uint32, torch.uint64)
-_TOP_BIT: Final = -(2**63)
+TOP_BIT: Final = -(1 << 63)
+"""The highest bit of an int64: the sign, and what a uint64 has above the others."""
 
 
 def widened(thing: Any) -> Any:
@@ -211,12 +222,12 @@ def widened(thing: Any) -> Any:
 def ordered(thing: Any) -> Any:
     """Elements that stand in the same order, in a dtype that torch compares; ``reordered`` undoes it."""
     wide = widened(thing)
-    return wide ^ _TOP_BIT if thing.dtype == torch.uint64 else wide
+    return wide ^ TOP_BIT if thing.dtype == torch.uint64 else wide
 
 
 def reordered(thing: Any, dtype: torch.dtype) -> Any:
     """What ``ordered`` was given."""
-    return cast(thing ^ _TOP_BIT if dtype == torch.uint64 else thing, dtype)
+    return cast(thing ^ TOP_BIT if dtype == torch.uint64 else thing, dtype)
 
 
 broadcast: Final[Any] = torch.broadcast_tensors

@@ -12,7 +12,7 @@ from typing import Any, Final
 import torch
 
 from leapp.ops._np_row import Unsupported
-from leapp.ops._np_twin import cast, is_tensor
+from leapp.ops._np_twin import TOP_BIT, cast, is_tensor
 
 
 def widened(thing: Any) -> Any:
@@ -67,13 +67,12 @@ def fmod(a: Any, b: Any) -> Any:
     return torch.where(b == 0, 0, torch.fmod(a, _divisor(b)))
 
 
-_TOP_BIT: Final = -(1 << 63)
 _ONES: Final = 0x7FFF_FFFF_FFFF_FFFF
 
 
 def floor_divide_uint64(a: Any, b: Any) -> Any:
     """Half of the dividend fits into int64: its quotient, twice, is 1 too small at most."""
-    above = torch.bitwise_xor(a, _TOP_BIT) >= (b ^ _TOP_BIT)  # unsigned: a >= b
+    above = torch.bitwise_xor(a, TOP_BIT) >= (b ^ TOP_BIT)  # unsigned: a >= b
     if is_tensor(b):
         divisor = torch.where(b > 0, b, 1)
     elif b <= 0:
@@ -82,7 +81,7 @@ def floor_divide_uint64(a: Any, b: Any) -> Any:
         divisor = b
     twice = torch.floor_divide(torch.bitwise_right_shift(a, 1) & _ONES, divisor) * 2
     left = a - twice * divisor
-    quotient = twice + cast(torch.bitwise_xor(left, _TOP_BIT) >= (divisor ^ _TOP_BIT), torch.int64)
+    quotient = twice + cast(torch.bitwise_xor(left, TOP_BIT) >= (divisor ^ TOP_BIT), torch.int64)
     if not is_tensor(b):
         return quotient
     return torch.where(b > 0, quotient, torch.where(b == 0, 0, cast(above, torch.int64)))

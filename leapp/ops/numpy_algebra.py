@@ -18,6 +18,7 @@ from leapp.ops._np_row import Group, Op, OutOfScope, Unsupported
 from leapp.ops._np_twin import axes as counted
 from leapp.ops._np_twin import (
     cast,
+    flat,
     inexact,
     modular,
     number,
@@ -28,6 +29,7 @@ from leapp.ops._np_twin import (
     together,
     torch_dtype,
 )
+from leapp.ops.numpy_layout import matrix_transpose
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,11 +61,11 @@ def _inner(a: Any, b: Any, /) -> Any:
 def _outer(a: Any, b: Any, out: Any = None) -> Any:
     del out
     a, b = together(a, b)
-    return torch.outer(_flat(a), _flat(b))
+    return torch.outer(flat(a), flat(b))
 
 
 def _vdot(a: Any, b: Any, /) -> Any:
-    a, b = (_flat(each) for each in together(a, b))
+    a, b = (flat(each) for each in together(a, b))
     return torch.vdot(a, b) if a.dtype.is_complex else modular(torch.matmul, a, b)
 
 
@@ -109,10 +111,6 @@ def _trace(a: Any, offset: Any = 0, axis1: int = 0, axis2: int = 1, dtype: Any =
     into = np.sum(np.zeros(1, numpy_dtype(a.dtype)), dtype=dtype).dtype
     diagonal = torch.diagonal(a, number(offset, "offset"), axis1, axis2)
     return modular(lambda each: torch.sum(each, -1), cast(diagonal, torch_dtype(into)))
-
-
-def _flat(tensor_: Any) -> Any:
-    return tensor_ if tensor_.ndim == 1 else torch.reshape(tensor_, (-1,))
 
 
 def _cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None) -> Any:
@@ -514,7 +512,7 @@ def _tensorsolve(a: Any, b: Any, axes: Any = None) -> Any:
     a = a if axes is None else torch.permute(a, order)
     shape = shape_of(a)[b.ndim :]
     unknowns = int(np.prod(shape, dtype=np.int64))
-    return torch.reshape(_solve(torch.reshape(a, (unknowns, unknowns)), _flat(b)), shape)
+    return torch.reshape(_solve(torch.reshape(a, (unknowns, unknowns)), flat(b)), shape)
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -539,10 +537,6 @@ def _linalg_cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
 
 def _linalg_matmul(x1: Any, x2: Any, /) -> Any:
     return modular(torch.matmul, *together(x1, x2))
-
-
-def _linalg_transpose(x: Any, /) -> Any:
-    return torch.transpose(tensor(x), -2, -1)
 
 
 def _linalg_tensordot(x1: Any, x2: Any, /, *, axes: Any = 2) -> Any:
@@ -788,7 +782,6 @@ PRODUCT: Final = Accumulated(1.0, _two)
 CROSS: Final = Accumulated(1.0, _two, _cross_size)
 SIGNS: Final = "signs and phases of the columns are LAPACK's choice: they may differ where the artifact runs"
 DATA_DTYPE: Final = "whether the result is real or complex follows the data"
-DATA_LENGTH: Final = "the length of the result follows the data"
 
 _OF_MATRICES: Final = (
     Op(np.linalg.norm, twin=_norm, check=Accumulated(4.0, sizes=_norm_size)),
@@ -820,7 +813,7 @@ _OF_MATRICES: Final = (
     Op(np.linalg.tensorinv, twin=_tensorinv, check=Residual(_tensorinv_error)),
     Op(np.linalg.tensorsolve, twin=_tensorsolve, check=Residual(_tensorsolve_error)),
     Op(np.linalg.diagonal, twin=_linalg_diagonal, layout=True),
-    Op(np.linalg.matrix_transpose, twin=_linalg_transpose, layout=True),
+    Op(np.linalg.matrix_transpose, twin=matrix_transpose, layout=True),
 )
 
 GROUPS: Final[tuple[Group, ...]] = (

@@ -12,12 +12,13 @@ import numpy as np
 import torch
 
 from leapp.ops._np_checks import Scaled, Ulp
-from leapp.ops._np_row import Group, NoTwin, Op, Unsupported
+from leapp.ops._np_row import LENGTH, Group, NoTwin, Op, Unsupported
 from leapp.ops._np_twin import (
     broadcast,
     cast,
     holds_tensor,
     is_tensor,
+    is_whole,
     number,
     numpy_dtype,
     result_dtype,
@@ -200,15 +201,8 @@ def _tri(
 
 def _arange(*limits: Any, dtype: Any = None, device: Any = None, like: Any = None, **named: Any) -> Any:
     if holds_tensor(limits) or holds_tensor(tuple(named.values())):
-        raise Unsupported(
-            "the length of the result follows the data; use np.linspace, or a constant range times a step"
-        )
+        raise Unsupported(f"{LENGTH}; use np.linspace, or a constant range times a step")
     return tensor(np.arange(*limits, dtype=dtype, **named))
-
-
-def _whole(dtype: torch.dtype) -> bool:
-    """Whether elements are integers."""
-    return not (dtype.is_floating_point or dtype.is_complex)
 
 
 def linspace(
@@ -243,7 +237,7 @@ def linspace(
         made = torch.cat([made[:-1], last.expand(shape_of(made)[1:])[None]])
     if axis != 0:
         made = torch.moveaxis(made, 0, axis)
-    if _whole(given):
+    if is_whole(given):
         made = torch.floor(made)
     made = as_dtype(made, given)
     return (made, step) if retstep else made

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from leapp.ops._np_checks import Scaled
-from leapp.ops._np_row import Group, NoTwin, Op, Unsupported
+from leapp.ops._np_row import LENGTH, Group, NoTwin, Op, Unsupported
 from leapp.ops._np_twin import (
     broadcast,
     holds_tensor,
@@ -86,7 +86,8 @@ def _transpose(a: Any, axes: Any = None) -> Any:
     return torch.permute(x, tuple(axes))
 
 
-def _matrix_transpose(x: Any, /) -> Any:
+def matrix_transpose(x: Any, /) -> Any:
+    """``np.matrix_transpose``."""
     return torch.transpose(tensor(x), -2, -1)
 
 
@@ -514,7 +515,7 @@ GROUPS: Final[tuple[Group, ...]] = (
             Op(np.reshape, twin=_reshape, layout=True),
             Op(np.ravel, twin=_ravel, layout=True),
             Op(np.transpose, twin=_transpose, layout=True),
-            Op(np.matrix_transpose, twin=_matrix_transpose, layout=True),
+            Op(np.matrix_transpose, twin=matrix_transpose, layout=True),
             Op(np.swapaxes, twin=_swapaxes, layout=True),
             Op(np.moveaxis, twin=_moveaxis, layout=True),
             Op(np.rollaxis, twin=_rollaxis, layout=True),
@@ -570,7 +571,7 @@ GROUPS: Final[tuple[Group, ...]] = (
             Op(np.diagonal, twin=_diagonal, layout=True),
             NoTwin(
                 np.trim_zeros,
-                "the length of the result follows the data",
+                LENGTH,
                 "slice at fixed places, or multiply by a mask",
             ),
         ),

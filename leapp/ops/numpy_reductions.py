@@ -20,6 +20,7 @@ from leapp.ops._np_twin import (
     axes,
     cast,
     is_tensor,
+    is_whole,
     not_given,
     number,
     numpy_dtype,
@@ -54,18 +55,13 @@ def _over(x: Any, axis: Any, keepdims: Any) -> tuple[Any, dict[str, Any]]:
     return x, words
 
 
-def _is_whole(dtype: torch.dtype) -> bool:
-    """Whether elements are integers or bools."""
-    return not (dtype.is_floating_point or dtype.is_complex)
-
-
 def _total_dtype(x: Any, dtype: Any) -> torch.dtype:
     """The dtype that NumPy adds and multiplies up in."""
     if dtype is not None:
         return torch_dtype(dtype)
     if x.dtype in _UNSIGNED:
         return torch.uint64
-    return torch.int64 if _is_whole(x.dtype) else x.dtype
+    return torch.int64 if is_whole(x.dtype) else x.dtype
 
 
 def _masked(x: Any, where: Any, fill: Any) -> Any:
@@ -94,7 +90,7 @@ def _fold(
     x, words = _over(x, axis, keepdims)
     if x.dtype.is_complex and not work.is_complex:
         x = torch.real(x)
-    if work != (torch.int64 if _is_whole(x.dtype) else x.dtype):
+    if work != (torch.int64 if is_whole(x.dtype) else x.dtype):
         words["dtype"] = work
     if torch_function is torch.prod and isinstance(words.get("dim"), tuple):
         dims = sorted((each % x.ndim for each in words.pop("dim")), reverse=True)
@@ -276,7 +272,7 @@ def _count_nonzero(a: Any, axis: Any = None, *, keepdims: Any = False) -> Any:
 
 def _work_dtype(x: Any, dtype: Any) -> tuple[torch.dtype, torch.dtype]:
     """The dtype that a mean is taken in, and that of the result."""
-    given = torch_dtype(dtype) if dtype is not None else torch.float64 if _is_whole(x.dtype) else x.dtype
+    given = torch_dtype(dtype) if dtype is not None else torch.float64 if is_whole(x.dtype) else x.dtype
     return (torch.float32 if given == torch.float16 else given), given
 
 
@@ -296,7 +292,7 @@ def _mean(
 ) -> Any:
     x = tensor(a)
     work, result = _work_dtype(x, dtype)
-    if not (not_given(where) or where is True) or _is_whole(work):
+    if not (not_given(where) or where is True) or is_whole(work):
         total = _sum(x, axis, dtype=numpy_dtype(work), keepdims=keepdims, where=where)
         return cast(total / _count(x, axis, keepdims, where), result)
     x, words = _over(cast(x, work), axis, keepdims)  # ONNX has no mean of one dtype in another
@@ -382,7 +378,7 @@ def _average(a: Any, axis: Any = None, weights: Any = None, returned: Any = Fals
             return mean
         return mean, torch.full_like(mean, _count(x, axis, keepdims, _NONE))
     w = tensor(weights)
-    at_least = [numpy_dtype(torch.float64)] if _is_whole(x.dtype) else []
+    at_least = [numpy_dtype(torch.float64)] if is_whole(x.dtype) else []
     common = torch_dtype(np.result_type(numpy_dtype(x.dtype), numpy_dtype(w.dtype), *at_least))
     if shape_of(w) != shape_of(x):
         along = [each % x.ndim for each in (axis if isinstance(axis, tuple) else (axis,))]
@@ -404,7 +400,7 @@ def _cumulative(torch_function: Callable[..., Any], a: Any, axis: Any, dtype: An
     if axis is None or x.ndim == 0:
         x, axis = (x if x.ndim == 1 else x.reshape((-1,))), 0
     work = torch.int64 if dtype in LONG_UNSIGNED else dtype
-    words = {} if work == (torch.int64 if _is_whole(x.dtype) else x.dtype) else {"dtype": work}
+    words = {} if work == (torch.int64 if is_whole(x.dtype) else x.dtype) else {"dtype": work}
     return cast(torch_function(x, axis, **words), dtype)
 
 
@@ -440,7 +436,7 @@ def _cumulative_prod(
 def _without_nan(a: Any, fill: Any) -> Any:
     """The tensor, with a number for each NaN."""
     x = tensor(a)
-    return x if _is_whole(x.dtype) else torch.where(torch.isnan(x), fill, x)
+    return x if is_whole(x.dtype) else torch.where(torch.isnan(x), fill, x)
 
 
 def _there(x: Any, where: Any) -> Any:
@@ -489,7 +485,7 @@ def _nanmean(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = _NONE, *, where: Any = _NONE
 ) -> Any:
     x = tensor(a)
-    if _is_whole(x.dtype):
+    if is_whole(x.dtype):
         return _mean(x, axis, dtype, None, keepdims, where=where)
     if x.dtype.is_complex or not not_given(where) or dtype is not None:
         there = _there(x, where)
@@ -504,7 +500,7 @@ def _nanspread(
     root: bool, a: Any, axis: Any, dtype: Any, ddof: Any, keepdims: Any, where: Any, mean: Any, correction: Any
 ) -> Any:
     x = tensor(a)
-    if _is_whole(x.dtype):
+    if is_whole(x.dtype):
         return _spread(torch.std if root else torch.var, x, axis, dtype, ddof, keepdims, where, mean, correction)
     less = number(ddof if not_given(correction) else correction, "ddof")
     there = _there(x, where)
@@ -553,7 +549,7 @@ def _nanextreme(torch_function: Callable[..., Any], a: Any, axis: Any, keepdims:
     x = tensor(a)
     if x.dtype.is_complex:
         raise Unsupported("torch has no order of complex numbers that passes over NaN")
-    if _is_whole(x.dtype):
+    if is_whole(x.dtype):
         return _extreme(torch_function, x, axis, keepdims, initial, where)
     lowest = -math.inf if torch_function is torch.amax else math.inf
     found = _extreme(torch_function, _without_nan(x, lowest), axis, keepdims, initial, where)

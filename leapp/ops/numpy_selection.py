@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from leapp.ops._np_checks import EXACT, Ulp
-from leapp.ops._np_row import Group, Op, Through, Unsupported
+from leapp.ops._np_row import LENGTH, Group, Op, Through, Unsupported
 from leapp.ops._np_samples import SAMPLE_SIZE, fewer
 from leapp.ops._np_twin import (
     broadcast,
@@ -640,13 +640,11 @@ def _unpackbits(a: Any, /, axis: Any = None, count: Any = None, bitorder: Any = 
     return torch.moveaxis(bits, -1, axis)
 
 
-_LENGTH: Final = "the length of the result follows the data"
-
 GROUPS: Final[tuple[Group, ...]] = (
     Group(
         "Selection",
         (
-            Op(np.where, twin=_where, elementwise=True, note=f"with one argument {_LENGTH}"),
+            Op(np.where, twin=_where, elementwise=True, note=f"with one argument {LENGTH}"),
             Op(np.select, twin=_select),
             Op(np.choose, twin=_choose),
             Through(
@@ -655,11 +653,11 @@ GROUPS: Final[tuple[Group, ...]] = (
             Op(np.clip, twin=_clip, elementwise=True),
             Op(np.take, twin=_take, part=fewer(1, "indices")),
             Op(np.take_along_axis, twin=_take_along_axis),
-            Op(np.compress, twin=_compress, note=f"if the condition is traced, {_LENGTH}"),
-            Op(np.extract, twin=_extract, note=f"if the condition is traced, {_LENGTH}"),
-            Op(np.nonzero, twin=_nonzero, note=_LENGTH),
-            Op(np.flatnonzero, twin=_flatnonzero, note=_LENGTH),
-            Op(np.argwhere, twin=_argwhere, note=_LENGTH),
+            Op(np.compress, twin=_compress, note=f"if the condition is traced, {LENGTH}"),
+            Op(np.extract, twin=_extract, note=f"if the condition is traced, {LENGTH}"),
+            Op(np.nonzero, twin=_nonzero, note=LENGTH),
+            Op(np.flatnonzero, twin=_flatnonzero, note=LENGTH),
+            Op(np.argwhere, twin=_argwhere, note=LENGTH),
             Op(np.unravel_index, twin=_unravel_index),
             Op(np.ravel_multi_index, twin=_ravel_multi_index),
         ),

@@ -14,12 +14,13 @@ from numpy.polynomial import polynomial
 
 from leapp.ops._np_apply import add, applied, divide, multiply, subtract
 from leapp.ops._np_checks import Accumulated, Ulp
-from leapp.ops._np_row import Group, NoTwin, Op, Through, Unsupported
+from leapp.ops._np_row import LENGTH, Group, NoTwin, Op, Through, Unsupported
 from leapp.ops._np_samples import fewer
 from leapp.ops._np_twin import (
     axes,
     bucketed,
     cast,
+    flat,
     holds_tensor,
     inexact,
     is_tensor,
@@ -69,15 +70,11 @@ def _differences(a: Any, n: int, axis: int) -> Any:
 
 
 def _ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
-    a = _line(tensor(ary))
+    a = flat(tensor(ary))
     made = _differences(a, 1, 0) if shape_of(a)[0] else a
-    ends = [None if each is None else cast(_line(tensor(each)), a.dtype) for each in (to_begin, to_end)]
+    ends = [None if each is None else cast(flat(tensor(each)), a.dtype) for each in (to_begin, to_end)]
     parts = [each for each in (ends[0], made, ends[1]) if each is not None]
     return torch.cat(parts) if len(parts) > 1 else made
-
-
-def _line(a: Any) -> Any:
-    return a if a.ndim == 1 else torch.reshape(a, (-1,))
 
 
 def _gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
@@ -437,7 +434,7 @@ def _bincount(x: Any, /, weights: Any = None, minlength: Any = 0) -> Any:
     x, length = tensor(x), operator.index(number(minlength, "minlength"))
     most = {torch.bool: 2, torch.uint8: 256}.get(x.dtype, 0)
     if not length or length < most:
-        raise Unsupported("the length of the result follows the data; a minlength that covers all of it would hold")
+        raise Unsupported(f"{LENGTH}; a minlength that covers all of it would hold")
     if weights is None:
         empty, ones = tensor(np.zeros(length, np.int64)), torch.ones_like(x, dtype=torch.int64)
     else:
@@ -597,7 +594,6 @@ def _unwrap_size(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2
 
 
 ZEROS: Final = "it cuts leading coefficients that are 0"
-LENGTH: Final = "the length of the result follows the data"
 
 # ---------------------------------------------------------------------------------------------------------------
 # Functions of functions: these run on traced arrays, not on tensors.

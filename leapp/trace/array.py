@@ -28,7 +28,7 @@ from leapp.ops._np_samples import SAMPLE_ABOVE, sample_of, sampled
 from leapp.ops.numpy_table import row_of
 from leapp.ops.numpy_ufuncs import ufunc_twin
 from leapp.ops.torch_table import row_of as torch_row_of
-from leapp.trace._arrays import from_numpy, has_torch_dtype, owner_of, tensor_of
+from leapp.trace._arrays import Array, from_numpy, has_torch_dtype, owner_of, tensor_of
 from leapp.trace._lineage import Value, plain, register_array_maker, register_wrapper
 from leapp.trace._twins import Handle, Tape, Untaped
 from leapp.trace.constants import no_hooks
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from leapp.trace.node import Recording
     from leapp.trace.source import Place
 
-Array = np.ndarray[Any, Any]
 
 _view: Any = np.ndarray.view
 _shape: Any = np.ndarray.shape

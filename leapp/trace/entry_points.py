@@ -23,7 +23,7 @@ import torch
 
 from leapp.errors import UnrecordableOpError
 from leapp.trace._lineage import ATTRIBUTE, Value, plain, plain_class
-from leapp.trace.scalar import SCALARS, asks_by_itself, open_recording, plain_deep, recording_of
+from leapp.trace.scalar import SCALARS, array_module, asks_by_itself, open_recording, plain_deep, recording_of
 from leapp.trace.source import caller
 from leapp.trace.tensor import TRACED, from_array
 
@@ -101,11 +101,6 @@ def _wrap(space: Any, name: str, wrapping: Callable[[Any], Callable[..., Any]]) 
     setattr(space, name, _wrappers[original])
 
 
-def _array() -> Any:
-    """``leapp.trace.array``; it imports a module that this one imports."""
-    return sys.modules["leapp.trace.array"]
-
-
 _OTHERS: Final = frozenset(("numpy", "leapp", "torch"))
 
 
@@ -140,7 +135,7 @@ def _from_dlpack(original: Any) -> Any:
 def _to_numpy(original: Any) -> Any:
     def from_dlpack(external: Any, /, **kwargs: Any) -> Any:
         if type(external) in TRACED and not kwargs:
-            return _array().from_tensor(external)
+            return array_module().from_tensor(external)
         return original(plain(external), **kwargs)
 
     return from_dlpack
@@ -171,7 +166,7 @@ def _constructor(original: Any) -> Callable[..., Any]:
         if value is not None:
             return _of_traced(original, args, kwargs, value)
         result = original(*args, **kwargs)
-        return _array().made_inside(result) if type(result) is np.ndarray else result
+        return array_module().made_inside(result) if type(result) is np.ndarray else result
 
     return wrapper
 
@@ -183,7 +178,7 @@ def _of_traced(original: Any, args: tuple[Any, ...], kwargs: dict[str, Any], val
     given, keywords = plain_deep(args), plain_deep(kwargs)
     result = original(*given, **keywords)
     if recording is None:
-        return _array().handed_on(args[0] if args else None, result)
+        return array_module().handed_on(args[0] if args else None, result)
     if original in _MAY_BE_THE_SAME:
         source, seen = (args[0], given[0]) if args else next(zip(kwargs.values(), keywords.values(), strict=True))
         if result is seen:
@@ -194,7 +189,7 @@ def _of_traced(original: Any, args: tuple[Any, ...], kwargs: dict[str, Any], val
             where=recording.where(caller()), why="torch has no arrays of objects or records",
             advice="Keep each field in an array of its own, and rows of one length.",
         )  # fmt: skip
-    return _array().computed(original, args, kwargs, result)
+    return array_module().computed(original, args, kwargs, result)
 
 
 def _as_arrays(thing: Any) -> Any:
@@ -202,7 +197,7 @@ def _as_arrays(thing: Any) -> Any:
     if isinstance(thing, (list, tuple)) and type(thing) in (list, tuple):
         return type(thing)([_as_arrays(each) for each in thing])
     if isinstance(thing, torch.Tensor) and plain_class(type(thing)) is not None:
-        return _array().from_tensor(thing)
+        return array_module().from_tensor(thing)
     return thing
 
 
@@ -216,7 +211,7 @@ def _from_iterator(original: Any) -> Callable[..., Any]:
         value = _first_value(items)
         if value is not None and len(items) >= count:
             return _of_traced(_np_array, (items, dtype), {}, value)
-        return _array().made_inside(original(items, dtype, count, **kwargs))
+        return array_module().made_inside(original(items, dtype, count, **kwargs))
 
     return wrapper
 
@@ -233,7 +228,7 @@ def _function(original: Any) -> Callable[..., Any]:
             return original(*args, **kwargs)
         if _of_the_machinery() or _asks_others(args) or _asks_others(kwargs.values()):
             return original(*args, **kwargs)
-        return _array().array_function(None, original, (), args, kwargs)
+        return array_module().array_function(None, original, (), args, kwargs)
 
     return wrapper
 
@@ -283,7 +278,7 @@ def _in_brackets(original: Any) -> Callable[..., Any]:
         value = _first_value(items)
         if value is None:
             result = original(self, key)
-            return _array().made_inside(result) if type(result) is np.ndarray else result
+            return array_module().made_inside(result) if type(result) is np.ndarray else result
         recording = recording_of(value)
         result = original(self, plain_deep(key))
         if recording is None:
@@ -292,7 +287,7 @@ def _in_brackets(original: Any) -> Callable[..., Any]:
             recording.session.escapes.untraced("np.r_ with a directive", recording.name)
             return result
         parts = [_item(original, self, each, result.dtype) for each in items]
-        return _array().computed(_concatenate, (parts, self.axis), {}, result)
+        return array_module().computed(_concatenate, (parts, self.axis), {}, result)
 
     return wrapper
 

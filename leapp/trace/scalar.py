@@ -38,7 +38,7 @@ _reshape: Final = np.reshape
 _round: Final = np.round
 
 
-def _array() -> Any:
+def array_module() -> Any:
     """``leapp.trace.array``; it imports this module."""
     return sys.modules["leapp.trace.array"]
 
@@ -131,7 +131,7 @@ def heard() -> None:
 def _array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
     """NumPy's hook for ufuncs."""
     heard()
-    return _array().array_ufunc(self, ufunc, method, *inputs, **kwargs)
+    return array_module().array_ufunc(self, ufunc, method, *inputs, **kwargs)
 
 
 def asks_by_itself(kind: Any) -> bool:
@@ -147,7 +147,7 @@ def _array_function(self: Any, func: Any, types: Any, args: Any, kwargs: Any) ->
     """NumPy's hook for functions."""
     if any(map(asks_by_itself, types)):
         return NotImplemented
-    return _array().array_function(self, func, types, args, kwargs)
+    return array_module().array_function(self, func, types, args, kwargs)
 
 
 # --- plain and traced ----------------------------------------------------------------------------------------------
@@ -242,9 +242,9 @@ def _operate(do: Any, ufunc: Any, left: Any, right: Any, other: Any) -> Any:
         return NotImplemented
     result = runner(2)(do, (plain_deep(left), plain_deep(right)), {})
     if kind in _NUMBERS or plain_class(kind) is not None:
-        return _array().computed(ufunc, (left, right), {}, result)
+        return array_module().computed(ufunc, (left, right), {}, result)
     if kind in (list, tuple) and (type(result) is np.ndarray or do is divmod):
-        return _array().computed(ufunc, (left, right), {}, result)
+        return array_module().computed(ufunc, (left, right), {}, result)
     if isinstance(result, (bool, np.bool)) and (kind in (str, bytes) or _compares_as_itself(kind)):
         return result  # None, a text, an object of no value: no number is equal to any of these
     return _unrecorded(do, left, right, other, result)
@@ -302,7 +302,7 @@ def _reflected_power(self: Any, other: Any, modulus: Any = None) -> Any:
 
 def _unary(do: Any, ufunc: Any) -> Callable[..., Any]:
     def method(self: Any) -> Any:
-        return _array().computed(ufunc, (self,), {}, do(plain_scalar(self)))
+        return array_module().computed(ufunc, (self,), {}, do(plain_scalar(self)))
 
     return method
 
@@ -378,19 +378,21 @@ _ON_A_COPY: Final = tuple("fill put resize setfield setflags sort to_device __ar
 
 def _method(name: str) -> Callable[..., Any]:
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return _array().method(self, name, args, kwargs)
+        return array_module().method(self, name, args, kwargs)
 
     return method
 
 
 def _property(name: str, function: Any) -> property:
-    return property(lambda self: _array().computed(function, (self,), {}, getattr(plain_scalar(self), name)))
+    return property(lambda self: array_module().computed(function, (self,), {}, getattr(plain_scalar(self), name)))
 
 
 def _indexed(self: Any, index: Any) -> Any:
     """``x[()]``, ``x[...]`` and ``x[None]``: the same number in another shape."""
     result = plain_scalar(self)[index]
-    return self if isinstance(result, np.generic) else _array().computed(_reshape, (self, result.shape), {}, result)
+    if isinstance(result, np.generic):
+        return self
+    return array_module().computed(_reshape, (self, result.shape), {}, result)
 
 
 def _reading(name: str) -> Callable[..., Any]:
@@ -415,7 +417,7 @@ def _rounded(self: Any, ndigits: Any = None) -> Any:
     if ndigits is None:
         return round(read(self, "__round__"))
     result = round(plain_scalar(self), plain_deep(ndigits))
-    return _array().computed(_round, (self, ndigits), {}, result)
+    return array_module().computed(_round, (self, ndigits), {}, result)
 
 
 def _made(cls: Any, *args: Any, **kwargs: Any) -> Any:
