@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import gymnasium
 import numpy as np
+import pykalman
+import pyquaternion
 import pytest
 import rowan
+import scipy.linalg
+import scipy.signal
 from gymnasium.wrappers import (
     FrameStackObservation,
     NormalizeObservation,
@@ -17,7 +22,7 @@ from gymnasium.wrappers import (
     TimeLimit,
 )
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
-from traced import check, traced
+from traced import check, close, traced
 from transforms3d import affines, axangles, euler, quaternions
 
 from leapp import FunctionPatch
@@ -151,8 +156,7 @@ def test_rescale_observation(tmp_path):
     check(step, lambda rng: {"state": rng.uniform(-3, 3, 5).astype(np.float32)}, tmp_path)
 
 
-@FORMATS
-def test_frame_stack_observation(format, tmp_path):
+def test_frame_stack_observation(tmp_path):
     """The frames before this one are an input; the wrapper writes the stack into a buffer of its own."""
     wrapper = FrameStackObservation(Walk(CAMERA), 4)
 
@@ -165,7 +169,7 @@ def test_frame_stack_observation(format, tmp_path):
         frames = rng.integers(0, 256, (4, 6, 8, 3), np.uint8)
         return {"history": frames[:3], "frame": frames[3]}
 
-    check(step, draw, tmp_path, format=format)
+    check(step, draw, tmp_path)
 
 
 @pytest.mark.parametrize("normalize_time", [False, True])
@@ -305,3 +309,268 @@ ROWAN = {
 def test_rowan(name, tmp_path):
     step, draw = ROWAN[name]
     check(step, draw, tmp_path, allow=ROWAN_ALLOWED)
+
+
+# pyquaternion makes numbers of what it is given: by float(), and by functions that it took from the module math.
+PYQUATERNION = [
+    FunctionPatch(pyquaternion.Quaternion, "_validate_number_sequence", lambda self, given, n: np.asarray(given)),
+    *(
+        FunctionPatch(pyquaternion.quaternion, name, same)
+        for name, same in {"sin": np.sin, "cos": np.cos, "exp": np.exp, "acos": np.arccos, "sqrt": np.sqrt}.items()
+    ),
+]
+PYQUATERNION_ALLOWED = {
+    "branches": [
+        f"pyquaternion.quaternion:Quaternion.{name}"
+        for name in ("_normalise", "_fast_normalise", "inverse", "log", "slerp", "_from_axis_angle")
+    ]
+}
+Q = pyquaternion.Quaternion
+
+
+def near_turns(rng):
+    a = turn(rng)
+    b = a + rng.normal(0, 0.2, 4)
+    return {"a": a, "b": b / np.linalg.norm(b)}
+
+
+ONE_BY_ONE = {
+    "multiply": (lambda a, b: {"o": (Q(a) * Q(b)).elements}, two_turns),
+    "inverse": (lambda a: {"o": Q(a * 3).inverse.elements}, one_turn),
+    "rotation_matrix": (lambda a: {"o": Q(a * 2).rotation_matrix}, one_turn),
+    "transformation_matrix": (lambda a: {"o": Q(a).transformation_matrix}, one_turn),
+    "derivative": (lambda a, v: {"o": Q(a).derivative(v).elements}, turn_and_vector),
+    "log": (lambda a: {"o": Q.log(Q(a)).elements}, one_turn),
+    "slerp": (lambda a, b: {"o": Q.slerp(Q(a), Q(b), 0.3).elements}, near_turns),
+    "axis": (lambda axis, angle: {"o": Q._from_axis_angle(axis, angle[0]).elements}, axis_and_angle),
+}
+
+
+@pytest.mark.parametrize("name", ONE_BY_ONE)
+def test_pyquaternion(name, tmp_path):
+    step, draw = ONE_BY_ONE[name]
+    check(step, draw, tmp_path, allow=PYQUATERNION_ALLOWED, patching=PYQUATERNION, exact=False)
+
+
+def test_what_leaves_the_trace_in_pyquaternion_is_named(tmp_path):
+    with pytest.raises(
+        TraceEscapeWarning, match=r"float\(\) at .*pyquaternion/quaternion\.py:\d+ reads a traced value"
+    ):
+        traced(lambda a: {"o": Q(a).rotation_matrix}, one_turn(np.random.default_rng(0)), tmp_path)
+
+
+TRANSITION = np.array([[1.0, 0.05], [0.0, 1.0]])
+OBSERVED = np.array([[1.0, 0.0]])
+PROCESS_NOISE, SENSOR_NOISE = np.diag([1e-3, 1e-2]), np.array([[0.1]])
+
+
+def believed(rng):
+    root = rng.normal(size=(2, 2))
+    return {"mean": rng.normal(size=2), "covariance": root @ root.T + 0.1 * np.eye(2), "measured": rng.normal(size=1)}
+
+
+def test_pykalman(tmp_path):
+    """A step of its filter. What the class does before, by masked arrays, is refused by name."""
+
+    def step(mean, covariance, measured):
+        mean, covariance = pykalman.standard._filter_predict(
+            TRANSITION, PROCESS_NOISE, np.zeros(2), mean, covariance
+        )  # fmt: skip
+        gain, mean, covariance = pykalman.standard._filter_correct(
+            OBSERVED, SENSOR_NOISE, np.zeros(1), mean, covariance, measured
+        )
+        return {"gain": gain, "new_mean": mean, "new_covariance": covariance}
+
+    patching = [FunctionPatch(scipy.linalg, "pinv", np.linalg.pinv)]
+    check(step, believed, tmp_path, patching=patching, exact=False)
+
+
+@FORMATS
+def test_a_kalman_filter_of_the_textbook(format, tmp_path):
+    """The state stays where it is between ticks, in an object; the covariance is written in place."""
+
+    class Filter:
+        def __init__(self, mean, covariance):
+            self.x, self.P = mean, covariance
+
+        def predict(self):
+            self.x = TRANSITION @ self.x
+            self.P = TRANSITION @ self.P @ TRANSITION.T + PROCESS_NOISE
+
+        def update(self, z):
+            innovation = z - OBSERVED @ self.x
+            uncertainty = OBSERVED @ self.P @ OBSERVED.T + SENSOR_NOISE
+            gain = self.P @ OBSERVED.T @ np.linalg.inv(uncertainty)
+            self.x += gain @ innovation
+            self.P[:] = (np.eye(len(self.x)) - gain @ OBSERVED) @ self.P
+            return innovation
+
+    def step(mean, covariance, measured):
+        estimate = Filter(mean, covariance)
+        estimate.predict()
+        innovation = estimate.update(measured)
+        return {"new_mean": estimate.x, "new_covariance": estimate.P, "innovation": innovation}
+
+    check(step, believed, tmp_path, format=format)
+
+
+def test_a_butterworth_filter_as_a_difference_equation(tmp_path):
+    """Direct form II transposed, sample by sample, as scipy.signal.lfilter computes it."""
+    b, a = scipy.signal.butter(3, 0.2)
+
+    def step(signal, memory):
+        filtered = np.zeros_like(signal)
+        for n, sample in enumerate(signal):
+            filtered[n] = b[0] * sample + memory[0]
+            for i in range(len(memory) - 1):
+                memory[i] = b[i + 1] * sample + memory[i + 1] - a[i + 1] * filtered[n]
+            memory[-1] = b[-1] * sample - a[-1] * filtered[n]
+        return {"filtered": filtered, "new_memory": memory}
+
+    def draw(rng):
+        return {"signal": rng.normal(size=12), "memory": rng.normal(size=3)}
+
+    inputs = draw(np.random.default_rng(5))
+    filtered, memory = scipy.signal.lfilter(b, a, inputs["signal"], zi=inputs["memory"])
+    mine = step(inputs["signal"], inputs["memory"].copy())
+    close(mine["filtered"], filtered, tolerance=1e-12)
+    close(mine["new_memory"], memory, tolerance=1e-12)
+    check(step, draw, tmp_path)
+
+
+PIXEL_MEAN, PIXEL_STD = np.array([0.485, 0.456, 0.406], np.float32), np.array([0.229, 0.224, 0.225], np.float32)
+
+
+def centre_crop(image, height, width):
+    top, left = (image.shape[0] - height) // 2, (image.shape[1] - width) // 2
+    return image[top : top + height, left : left + width]
+
+
+def resized(image, height, width):
+    """Bilinear, pixel centres aligned."""
+    rows = np.clip((np.arange(height) + 0.5) * image.shape[0] / height - 0.5, 0, image.shape[0] - 1)
+    columns = np.clip((np.arange(width) + 0.5) * image.shape[1] / width - 0.5, 0, image.shape[1] - 1)
+    top, left = np.floor(rows).astype(int), np.floor(columns).astype(int)
+    bottom, right = np.minimum(top + 1, image.shape[0] - 1), np.minimum(left + 1, image.shape[1] - 1)
+    down, along = (rows - top)[:, None, None], (columns - left)[None, :, None]
+    image = image.astype(np.float32)
+    above = image[top][:, left] * (1 - along) + image[top][:, right] * along
+    below = image[bottom][:, left] * (1 - along) + image[bottom][:, right] * along
+    return np.rint(above * (1 - down) + below * down).astype(np.uint8)
+
+
+@FORMATS
+def test_an_image_is_cropped_resized_and_normalised(format, tmp_path):
+    def step(frame):
+        small = resized(centre_crop(frame, 20, 24), 9, 7)
+        grey = small @ np.array([0.299, 0.587, 0.114], np.float32)
+        planes = ((small / np.float32(255) - PIXEL_MEAN) / PIXEL_STD).transpose(2, 0, 1)[None]
+        return {"small": small, "planes": np.ascontiguousarray(planes), "grey": grey}
+
+    check(
+        step, lambda rng: {"frame": rng.integers(0, 256, (26, 30, 3), np.uint8)}, tmp_path, format=format, tolerance=1
+    )
+
+
+@dataclass
+class Rename:
+    names: dict[str, str]
+
+    def __call__(self, transition):
+        return {self.names.get(name, name): value for name, value in transition.items()}
+
+
+@dataclass
+class Normalise:
+    """Mean and deviation, or smallest and largest, by key; as LeRobot's step of this name."""
+
+    statistics: dict[str, dict[str, np.ndarray]]
+    modes: dict[str, str]
+    inverse: bool = False
+    eps: float = 1e-8
+
+    def __call__(self, transition):
+        new = dict(transition)
+        for name, mode in self.modes.items():
+            if name not in new or new[name] is None:
+                continue
+            value = np.asarray(new[name], dtype=np.float32)
+            known = self.statistics[name]
+            if mode == "MEAN_STD":
+                scale = known["std"] + self.eps
+                new[name] = value * scale + known["mean"] if self.inverse else (value - known["mean"]) / scale
+            elif mode == "MIN_MAX":
+                span = known["max"] - known["min"]
+                span = np.where(span == 0, self.eps, span)
+                if self.inverse:
+                    new[name] = (value + 1) / 2 * span + known["min"]
+                else:
+                    new[name] = 2 * (value - known["min"]) / span - 1
+        return new
+
+
+@dataclass
+class Clip:
+    name: str
+    low: Any
+    high: Any
+
+    def __call__(self, transition):
+        return {**transition, self.name: np.clip(transition[self.name], self.low, self.high)}
+
+
+@dataclass
+class AddBatch:
+    def __call__(self, transition):
+        return {name: value[np.newaxis] for name, value in transition.items()}
+
+
+@dataclass
+class RemoveBatch:
+    def __call__(self, transition):
+        return {name: np.squeeze(value, axis=0) for name, value in transition.items()}
+
+
+@dataclass
+class Chain:
+    steps: list[Any]
+
+    def __call__(self, transition):
+        for step in self.steps:
+            transition = step(transition)
+        return transition
+
+
+STATISTICS = {
+    "observation.state": {"mean": np.array([0.1, -0.2, 0.3]), "std": np.array([1.0, 0.5, 2.0])},
+    "observation.gripper": {"min": np.array([0.0], np.float32), "max": np.array([0.08], np.float32)},
+    "action": {"min": np.array([-1.0, -2.0], np.float32), "max": np.array([1.0, 2.0], np.float32)},
+}
+
+
+def test_a_chain_of_processors(tmp_path):
+    """Dictionaries go in and come out on both sides of a policy, as in LeRobot."""
+    before = Chain([
+        Rename({"joint_pos": "observation.state", "gripper_pos": "observation.gripper"}),
+        Clip("observation.gripper", 0.0, 0.08),
+        Normalise(STATISTICS, {"observation.state": "MEAN_STD", "observation.gripper": "MIN_MAX"}),
+        AddBatch(),
+    ])  # fmt: skip
+    after = Chain([
+        RemoveBatch(),
+        Normalise(STATISTICS, {"action": "MIN_MAX"}, inverse=True),
+        Clip("action", STATISTICS["action"]["min"] * 0.9, STATISTICS["action"]["max"] * 0.9),
+        Rename({"action": "joint_target"}),
+    ])  # fmt: skip
+    weights = np.random.default_rng(9).normal(size=(4, 2)).astype(np.float32)
+
+    def step(joint_pos, gripper_pos):
+        batch = before({"joint_pos": joint_pos, "gripper_pos": gripper_pos})
+        features = np.concatenate([batch["observation.state"], batch["observation.gripper"]], axis=-1)
+        done = after({"action": np.tanh(features.astype(np.float32) @ weights)})
+        return {"state": batch["observation.state"], **done}
+
+    def draw(rng):
+        return {"joint_pos": rng.normal(size=3), "gripper_pos": rng.uniform(-0.02, 0.1, 1).astype(np.float32)}
+
+    check(step, draw, tmp_path)
