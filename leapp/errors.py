@@ -126,7 +126,7 @@ class TensorClassError(TraceError, TypeError):
     """A tensor class that cannot be traced."""
 
     what = "Node {node!r}: {port!r} is a {kind}; {why}."
-    remedy = "Hand in a plain torch.Tensor or Parameter; for a subclass, t.as_subclass(torch.Tensor)."
+    remedy = "{advice}."
 
 
 class OutputBeforeInputError(TraceError):
@@ -141,8 +141,9 @@ class OutputNotTracedError(TraceError, TypeError):
 
     what = "Node {node!r}: output {port!r} is a plain {kind}; no recorded operation leads to it ({where})."
     remedy = (
-        "Compute it from what annotate.input_tensors() returned; a warning above names the call where the trace "
-        "was lost. A value that is meant to be fixed belongs in static_outputs."
+        "Compute it from what annotate.input_tensors() returned. Where the trace was lost, a warning above names the "
+        "call; there is none where traced values were put into a plain NumPy array: make that array inside the node, "
+        "with np.zeros or np.copy. A value that is meant to be fixed belongs in static_outputs."
     )
 
 
@@ -194,8 +195,8 @@ class PortCollisionError(TraceError, ValueError):
 class SharedInputError(TraceError, ValueError):
     """One tensor was declared as two inputs of a node."""
 
-    what = "Node {node!r}: inputs {first!r} and {second!r} are the same tensor."
-    remedy = "Declare it once, or hand in {second!r}.clone()."
+    what = "Node {node!r}: inputs {first!r} and {second!r} are the same memory."
+    remedy = "Declare it once, or hand in a copy as {second!r}: .clone() of a tensor, .copy() of an array."
 
 
 class InputWrittenError(TraceError):

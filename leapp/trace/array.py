@@ -869,6 +869,8 @@ def _ufunc_method(
     if target is not None and method == "at":
         args = (target.old, *args[1:])  # as it was, whether it was traced or plain
     rest = {key: call.handle(each) for key, each in kwargs.items() if key != "out"}
+    if target is not None and method != "at" and ufunc in (np.add, np.multiply) and len(args) < 3:
+        rest["dtype"] = rest.get("dtype") or target.array.dtype  # as for np.sum with out=
     result = runner(3)(getattr(ufunc, method), given, keywords)
     if type(row) is not Op:
         _no_row(call, ufunc, row)
@@ -923,11 +925,14 @@ def function_called(recording: Recording, func: Any, numpy_call: Any, args: Any,
     if row.writes and args:
         given = (target.old, *given[1:])  # as it was: the twin runs when NumPy has written
     rest = {name: call.handle(each, copied=True) for name, each in kwargs.items() if name != "out"}
+    if func in _IN_DTYPE_OF_OUT and len(args) < 3 and rest.get("dtype") is None:
+        rest["dtype"] = target.array.dtype  # NumPy adds up in what the result is put into
     result = runner(3)(numpy_call, plain_args, plain_kwargs)
     return _after(call, func, row, target, result, given, rest, plain_args, plain_kwargs)
 
 
 _LONG_AS_DATA: Final = frozenset((np.nonzero, np.flatnonzero, np.argwhere, np.extract, np.compress))
+_IN_DTYPE_OF_OUT: Final = frozenset((np.sum, np.prod, np.mean, np.cumsum, np.cumprod, np.nansum, np.nanprod))
 _MEASURES: Final = frozenset((np.shape, np.size))
 _np_where: Final = np.where
 
@@ -1055,8 +1060,10 @@ def computed(function: Any, args: Any, kwargs: Any, result: Any) -> Any:
 
 def made_inside(array: Any) -> Any:
     """An array of no traced value, while a node is open in this thread: under our class, so that writes are seen."""
-    ours = type(array) is np.ndarray and has_torch_dtype(array.dtype) and open_recording() is not None
-    return wrapped(array, None) if ours else array
+    if type(array) is not np.ndarray or open_recording() is None:
+        return array
+    dtype = array.dtype  # of objects and records it must be known when a traced value is put in: it would be lost
+    return wrapped(array, None) if has_torch_dtype(dtype) or dtype.hasobject or dtype.names else array
 
 
 @unwatched
@@ -1104,16 +1111,28 @@ def _assigned(array: TracedNpArray, index: Any, value: Any) -> None:
     if recording is None:
         base[plain(index)] = plain(value)
         return
+    kind = owner_of(base).dtype
+    if kind.hasobject or kind.names or base.dtype.hasobject:
+        raise UnrecordableOpError(
+            node=recording.name, op=f"putting a traced value into an array of dtype {kind}",
+            where=recording.where(caller(2)), why="torch has no arrays of objects or records",
+            advice="Keep each field in an array of its own, and objects in a list.",
+        )  # fmt: skip
     call = _Call(recording, caller(2))
     target = _Target(call, array)
     place, new = call.handle(index, copied=True), call.handle(value, copied=True)
     base[plain(index)] = plain(value)
     if _is_same_memory(array, index, value):
         return  # what Python's ``x[i] += y`` ends with
-    shape = np.shape(base[plain(index)])
+    there = base[plain(index)]
+    shape = np.shape(there)
+    overlaps = isinstance(value, np.ndarray) and np.may_share_memory(plain_array(value), base)
+    if overlaps and isinstance(there, np.ndarray) and there.base is not None and np.may_share_memory(there, base):
+        overlaps = np.may_share_memory(plain_array(value), there)
 
     def twin() -> Any:
-        where, what = numpy_indexing.setitem(target.old, place, new, shape)
+        what = call.tape.call(torch.clone, (new,), {}) if overlaps and isinstance(new, Handle) else new
+        where, what = numpy_indexing.setitem(target.old, place, what, shape)
         with no_hooks():
             _eager(target.old)[_eager(where)] = _eager(what)
         nodes = (target.node, call.tape.node_of(where), call.tape.node_of(what))

@@ -16,6 +16,7 @@ import functools
 import itertools
 import math
 import sys
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -79,6 +80,11 @@ def _put() -> None:
     _wrap(np, "ndenumerate", _enumerated)
     _wrap(np, "nditer", _read_by("numpy.nditer"))
     _wrap(np.vectorize, "__call__", _read_by("numpy.vectorize"))
+    _wrap(np.lib.stride_tricks, "as_strided", _without_twin("as_strided", "it takes memory for what its numbers say"))
+    for name in np.ma.__all__:
+        if isinstance(getattr(np.ma, name), FunctionType):
+            _wrap(np.ma, name, _without_twin(f"ma.{name}", _MASKED))
+    _wrap(np.ma.MaskedArray, "__new__", _without_twin("ma.MaskedArray", _MASKED))
     for space in _NUMPY_SPACES:
         for name in space.__all__:
             if type(getattr(space, name, None)) is _FUNCTION:
@@ -264,6 +270,25 @@ def _read_by(op: str) -> Callable[[Any], Callable[..., Any]]:
             if recording is not None:
                 recording.session.escapes.read(op, recording.name)
             return original(*plain(args), **plain(kwargs))
+
+        return wrapper
+
+    return wrapping
+
+
+_MASKED: Final = "torch has no masked arrays; np.where and the nan functions do the same"
+
+
+def _without_twin(name: str, why: str) -> Callable[[Any], Callable[..., Any]]:
+    """What has no equivalent in torch and asks for no hook: it gets plain values, and is named."""
+
+    def wrapping(original: Any) -> Callable[..., Any]:
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            value = _first_value((*args, *kwargs.values()))
+            recording = recording_of(value) if value is not None else None
+            if recording is not None:
+                recording.session.escapes.no_twin(name, recording.name, why)
+            return original(*plain_deep(args), **plain_deep(kwargs))
 
         return wrapper
 

@@ -165,12 +165,14 @@ class Recording:
         elif torch._C._functorch.is_functorch_wrapped_tensor(leaf.tensor):
             raise TensorClassError(
                 node=self.name, port=leaf.port, kind="stand-in of a torch.func transform",
-                why="a transform around a node hands in tensors without a memory of their own; transform inside it",
+                why="a transform around a node hands in tensors without a memory of their own",
+                advice="Enter the node outside the transform, and transform inside it",
             )  # fmt: skip
         elif kind not in (torch.Tensor, torch.nn.Parameter, *TRACED):
             raise TensorClassError(
                 node=self.name, port=leaf.port, kind=f"{kind.__module__}.{kind.__qualname__}",
                 why="a class with behaviour of its own would lose it in the export",
+                advice="Hand in a plain torch.Tensor or Parameter; for a subclass, t.as_subclass(torch.Tensor)",
             )  # fmt: skip
         twin = self._port_of.get(id(leaf.tensor))
         if twin is not None:
@@ -184,12 +186,14 @@ class Recording:
         if isinstance(array, np.ndarray) and kind not in (np.ndarray, np.memmap, TracedNpArray):
             raise TensorClassError(
                 node=self.name, port=leaf.port, kind=f"{kind.__module__}.{kind.__qualname__}",
-                why="a class with behaviour of its own would lose it in the export; hand in np.asarray(x)",
+                why="a class with behaviour of its own would lose it in the export",
+                advice="Hand in a plain array: np.asarray(x), or x.filled(value) of a masked one",
             )  # fmt: skip
         if not has_torch_dtype(array.dtype):
             raise TensorClassError(
                 node=self.name, port=leaf.port, kind=f"NumPy array of dtype {array.dtype}",
-                why="no model file holds such elements; hand in one array for each field, of numbers that torch has",
+                why="no model file holds such elements",
+                advice="Hand in numbers that torch has: x.astype(np.float32), or one array for each field of a record",
             )  # fmt: skip
 
     def _add_input(self, leaf: Leaf, place: Place) -> Any:
@@ -396,7 +400,7 @@ class Recording:
         if value is None:
             if self.sees_trace(leaf.tensor):  # a plain view of a buffer that a recorded call wrote
                 return self._plain_node(leaf.tensor, place)
-            kind = type(leaf.tensor)
+            kind = plain_class(type(leaf.tensor)) or type(leaf.tensor)
             raise OutputNotTracedError(
                 node=self.name, port=leaf.port, kind=f"{kind.__module__}.{kind.__qualname__}", where=self.where(place)
             )

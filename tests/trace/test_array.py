@@ -646,3 +646,77 @@ def test_contexts_of_torch_change_nothing(record, monkeypatch, context, strict):
             return x[::-1] + np.linspace(0, 1, 3)
 
     check(record, function, (3,))
+
+
+@pytest.mark.parametrize(
+    "put",
+    [
+        lambda x: np.empty(3, object).__setitem__(slice(None), list(x)),
+        lambda x: np.empty(2, object).__setitem__(0, x),
+        lambda x: np.zeros(3, [("p", "f4"), ("k", "i4")]).__setitem__("p", x),
+        lambda x: np.zeros(1, [("p", "f4", 3)])["p"].__setitem__(0, x),
+    ],
+)
+def test_a_traced_value_is_not_lost_in_objects_and_records(record, put):
+    with pytest.raises(errors.UnrecordableOpError, match="objects or records"):
+        record(lambda x: (put(x), x * 1)[1], *arrays((3,)))
+
+
+def test_objects_and_records_of_plain_values_are_as_ever(record):
+    def function(x):
+        names = np.array(["a", None], dtype=object)
+        names[1] = "b"
+        row = np.zeros(2, [("p", "f4"), ("k", "i4")])
+        row["k"] = [1, 2]
+        row[0] = (0.5, 3)
+        assert names.tolist() == ["a", "b"]
+        assert row.tolist() == [(0.5, 3), (0.0, 2)]
+        return x * row["p"].sum() + row["k"].max()
+
+    check(record, function, (3,))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: np.ma.masked_where(x < 0, x).filled(0),
+        lambda x: np.ma.array(x, mask=x < 0).mean(),
+        lambda x: np.ma.masked_invalid(x).sum(),
+        lambda x: np.ma.MaskedArray(x, [True, False, False, False]).sum(),
+        lambda x: np.lib.stride_tricks.as_strided(x, (2, 2), (4, 4)).sum(),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::leapp.errors.UntracedOpWarning")
+def test_functions_without_hooks_and_without_an_equivalent_are_named(record, function):
+    got = []
+    x = arrays((4,))[0]
+    with pytest.warns(errors.NoTwinWarning, match=r"numpy function (ma\.|as_strided)"):
+        record(lambda given: (got.append(function(given)), given * 1)[1], x)
+    np.testing.assert_array_equal(np.asarray(got[0]), np.asarray(function(x)))
+
+
+def test_assignments_of_what_overlaps(record):
+    def function(x):
+        y = x.copy()
+        y[:-1] = y[1:]
+        y[2:] = y[:-2] * 1
+        y[y > 0] = y[y > 0] * 2
+        y[0], y[1] = y[1], y[0]
+        y[1:] += y[:-1]
+        y[[0, 2]] = y[[2, 0]]
+        y[:, None] = y[:, None]
+        return y
+
+    check(record, function, (6,))
+
+
+def test_sums_into_a_wider_array_add_up_in_its_dtype(record):
+    def function(x):
+        sums, rows, means, running = np.empty(300), np.empty(300), np.empty(300), np.empty((7, 300))
+        np.sum(x, axis=0, out=sums)
+        np.add.reduce(x, axis=0, out=rows)
+        np.mean(x, axis=0, out=means)
+        x.cumsum(axis=0, out=running)
+        return np.stack([sums, rows, means, running[-1]])
+
+    check(record, function, (7, 300), rtol=1e-12)

@@ -348,7 +348,7 @@ def test_two_ports_that_flatten_to_one_name(make_session):
 def test_one_tensor_under_two_ports(make_session):
     session = make_session()
     x = torch.randn(2)
-    with pytest.raises(errors.SharedInputError, match="inputs 'a' and 'b' are the same tensor"):
+    with pytest.raises(errors.SharedInputError, match="inputs 'a' and 'b' are the same memory"):
         session.input_tensors("n", {"a": x, "b": x})
 
 
