@@ -54,7 +54,11 @@ def floor_divide(a: Any, b: Any) -> Any:
 
 
 def remainder(a: Any, b: Any) -> Any:
-    """NumPy gives 0 for the remainder of a division by 0."""
+    """Of integers NumPy gives 0 for a division by 0; of floats a result of 0 has the sign of the divisor."""
+    if a.dtype.is_floating_point:
+        found = torch.remainder(a, b)
+        # Where b is a number above 0: 0.0 added to -0.0 is 0.0, and nothing else changes.
+        return found + 0.0 if not is_tensor(b) and b > 0 else torch.copysign(found, b)
     if not is_tensor(b):
         return torch.zeros_like(a) if b in {0, -1} else torch.remainder(a, b)
     return torch.where(b == 0, 0, torch.remainder(a, _divisor(b)))
@@ -102,7 +106,7 @@ def divmod_uint64(a: Any, b: Any) -> Any:
 
 def divmod_(a: Any, b: Any) -> Any:
     """Quotient and remainder, each by its own rules."""
-    return floor_divide(a, b), torch.remainder(a, b) if a.dtype.is_floating_point else remainder(a, b)
+    return floor_divide(a, b), remainder(a, b)
 
 
 def reciprocal(x: Any) -> Any:

@@ -362,7 +362,9 @@ def _triu(m: Any, k: Any = 0) -> Any:
 
 
 def _diag(v: Any, k: Any = 0) -> Any:
-    return torch.diag(tensor(v), number(k, "k"))
+    line = tensor(v)
+    # Of a matrix NumPy gives a view.
+    return (torch.diag if line.ndim == 1 else torch.diagonal)(line, number(k, "k"))
 
 
 def _diagflat(v: Any, k: Any = 0) -> Any:

@@ -102,8 +102,6 @@ _ARITHMETIC: Final = _group(
     ),
     _of_each(
         np.remainder,
-        direct=torch.remainder,
-        kinds="f",
         twin=twins.remainder,
         uint64=twins.remainder_uint64,
         numbers=(1,),

@@ -43,11 +43,13 @@ if TYPE_CHECKING:
 
     from leapp.ops._np_checks import Check
     from leapp.trace.node import Recording
+    from leapp.trace.recorder import Recorder
     from leapp.trace.source import Place
 
 
 _view: Any = np.ndarray.view
 _shape: Any = np.ndarray.shape
+_power: Any = np.ndarray.__pow__
 
 
 class TracedNpArray(np.ndarray[Any, Any]):
@@ -56,6 +58,8 @@ class TracedNpArray(np.ndarray[Any, Any]):
     _leapp: Value | None = None
     _plain: Array | None = None
     """The same memory as a plain array; None for an object that NumPy made where no hook saw it."""
+    _truth: bool = False
+    """Whether it stands for a truth value of NumPy's, which nothing writes: ``x &= y`` makes a new one."""
 
     def __array_finalize__(self, source: Any) -> None:
         """NumPy makes an object of our class: after another one only where no hook saw the call."""
@@ -86,6 +90,10 @@ class TracedNpArray(np.ndarray[Any, Any]):
         del context
         return array[()] if return_scalar else array.view(np.ndarray)
 
+    def __pow__(self, exponent: Any, modulo: Any = None) -> Any:
+        """A power; of an array NumPy makes some of squares and roots, of a truth value none."""
+        return np.power(self, exponent) if self._truth else _power(self, exponent, modulo)
+
     def __getitem__(self, index: Any) -> Any:
         """Run and record an index."""
         return _indexed(self, index)
@@ -103,15 +111,24 @@ def plain_array(array: Array) -> Array:
     return array
 
 
-register_wrapper(TracedNpArray, np.ndarray, plain_array)
+def _as_given(array: Array) -> Any:
+    """What NumPy gets in place of an array of our class: a truth value is none."""
+    made = plain_array(array)
+    return made[()] if array._truth else made  # type: ignore[attr-defined]
+
+
+register_wrapper(TracedNpArray, np.ndarray, _as_given)
 
 
 def wrapped(result: Any, value: Value | None) -> Any:
     """An array or a scalar of NumPy's under our class, with its lineage."""
-    if isinstance(result, np.bool_):
+    truth = isinstance(result, np.bool_)
+    if truth:
         result = np.array(result)
     if isinstance(result, np.ndarray):
         made: TracedNpArray = _view(result, TracedNpArray)
+        if truth:
+            made._truth = True
         made._plain = result if type(result) is np.ndarray else _view(result, np.ndarray)
         made._leapp = value
         return made
@@ -210,7 +227,7 @@ def recording_of(value: Value | None, place_depth: int = 2) -> Recording | None:
 class _Call:
     """One NumPy call that is recorded: its stand-ins, the plain arrays they stand for, and the memory that went in."""
 
-    __slots__ = ("dynamic", "memories", "objects", "place", "recording", "tape")
+    __slots__ = ("copies", "dynamic", "memories", "objects", "place", "recording", "tape")
 
     def __init__(self, recording: Recording, place: Place) -> None:
         self.recording = recording
@@ -221,6 +238,8 @@ class _Call:
         """(owner, memory number) of each array that went in."""
         self.objects: list[tuple[Array, Any]] = []
         """(plain array, the user's object) of each array that went in."""
+        self.copies: list[tuple[int, int]] = []
+        """Memory number and ``stale_since`` of each copy that stands for a view and went in."""
         self.dynamic = False
 
     def handle(self, thing: Any, *, copied: bool = False) -> Any:
@@ -232,7 +251,9 @@ class _Call:
             value = thing._leapp
             if value is None or value.recording is not self.recording:
                 return self._elsewhere(thing, value)
-            tensor = from_numpy(np.array(plain_scalar(thing)))
+            array = np.array(plain_scalar(thing))
+            self.memories.append((array, value.memory))  # no result lies there: an array of a scalar is a copy
+            tensor = from_numpy(array)
             return self.tape.handle(value.fx, tensor, value.memory, ())
         if kind in TRACED:
             return self._tensor(thing)
@@ -265,7 +286,8 @@ class _Call:
             self._elsewhere(thing, value)
             return self._constant(array, inside=value is None, copied=copied)
         if value.stale_since is not None:
-            _check_fresh(value, self)
+            self.recording.check_fresh(value, self.place)
+            self.copies.append((value.memory, value.stale_since))
         if value.dynamic:
             self.dynamic = True
         self.memories.append((owner_of(array), value.memory))
@@ -319,23 +341,6 @@ class _Call:
     def _seen(self, thing: Any) -> Any:
         """What is evaluated of an operand."""
         return thing if self.tape.sample is None else sampled(thing, self.tape.sample)
-
-
-def _check_fresh(value: Value, call: _Call) -> None:
-    """Refuse a copy that stands for a view in the graph, once the memory was written behind it."""
-    info = call.recording.recorder.info
-    assert value.stale_since is not None
-    newer = len(info) - value.stale_since
-    for count, each in enumerate(reversed(info.values())):
-        if count >= newer:
-            break
-        if value.memory in each.written:
-            raise UnrecordableOpError(
-                node=call.recording.name, op="a view that runs backwards", where=call.recording.where(call.place),
-                why="the memory it sees was written after it was taken, which a graph cannot follow",
-                advice="Take the view again after the write.",
-            )  # fmt: skip
-    value.stale_since = len(info)
 
 
 # --- what comes out -------------------------------------------------------------------------------------------------
@@ -517,8 +522,14 @@ def _result(call: _Call, result: Any, handle: Handle) -> Any:
         if memory != shared:
             recorder.info[node] = recorder.info[node]._replace(memory=shared)
             stale_since = len(recorder.info)
+        else:  # a view of a copy that stands for a view
+            stale_since = min((since for each, since in call.copies if each == shared), default=None)
         memory = shared
-    elif any(memory == each for _, each in call.memories) or node.op in ("placeholder", "get_attr"):
+    elif (
+        any(memory == each for _, each in call.memories)
+        or node.op in ("placeholder", "get_attr")
+        or (isinstance(result, np.ndarray) and result.base is None and memory in _memories_of_sources(recorder, node))
+    ):
         # NumPy copied: from here on it is memory of its own, whatever torch would do.
         memory = recorder.new_memory()
         info = OpInfo(call.place, memory, (), handle.tensor.dtype, handle.size)
@@ -532,6 +543,14 @@ def _result(call: _Call, result: Any, handle: Handle) -> Any:
     if isinstance(result, np.ndarray) and result.base is None:
         recording.note_array(result, value)
     return wrapped(result, value)
+
+
+def _memories_of_sources(recorder: Recorder, node: Any) -> set[int]:
+    """Memory numbers of what a node takes; of what made the tuple, where it picks one of several results."""
+    sources = node.all_input_nodes
+    if len(sources) == 1 and recorder.info[sources[0]].memory == NO_MEMORY:
+        sources = sources[0].all_input_nodes
+    return {recorder.info[each].memory for each in sources}
 
 
 def _shared(call: _Call, result: Array) -> int | None:
@@ -551,7 +570,7 @@ class _Target:
     def __init__(self, call: _Call, thing: Any) -> None:
         self.call = call
         self.thing = thing
-        self.array = plain(thing)
+        self.array = plain_array(thing) if type(thing) is TracedNpArray else plain(thing)
         recording = call.recording
         value: Value | None = thing._leapp if type(thing) is TracedNpArray else None
         if value is not None and value.recording is recording:
@@ -567,6 +586,12 @@ class _Target:
             if self.address is not None:
                 recording.constants.about_to_write(self.address[0])
         else:
+            if any(stride < 0 for stride in np.asarray(self.array).strides):
+                raise UnrecordableOpError(
+                    node=recording.name, op="a write", where=recording.where(call.place),
+                    why="it goes through a view that runs backwards, which torch has not",
+                    advice="Write the array itself: x[::-1] = value.",
+                )  # fmt: skip
             with no_hooks():
                 inside = True if type(thing) is TracedNpArray and value is None else None
                 _, self.node, self.memory, address = recording.use_array(self.array, call.place, inside)
@@ -589,16 +614,29 @@ class _Target:
             new.dynamic = self.value is not None and self.value.dynamic
             self.thing._leapp = new
 
-    def write(self, made: Handle, mask: Any = None) -> Any:
+    def apart(self, thing: Any) -> Any:
+        """What is written, or says where, as it was before the write: NumPy sees to that where memory overlaps."""
+        if isinstance(thing, tuple):
+            return tuple([self.apart(each) for each in thing])
+        overlaps = type(thing) is Handle and thing.memory == self.memory
+        return self.call.tape.call(torch.clone, (thing,), {}) if overlaps else thing
+
+    def write(self, made: Any, mask: Any = None) -> Any:
         """Record that the array holds ``made`` from now on; where ``mask`` is true, if there is one."""
         tape, recording = self.call.tape, self.call.recording
+        if isinstance(made, torch.Tensor):  # computed of numbers alone
+            made = tape.handle_of(made)
         if made.dtype != self.old.dtype:
             made = made.to(self.old.dtype)
         if mask is not None:
             made = tape.call(torch.where, (mask, made, self.old), {})
+        made = self.apart(made)
         info = OpInfo(self.call.place, self.memory, (self.memory,), self.old.dtype, self.array.shape)
         node = recording.recorder.call("call_method", "copy_", "copy_", (self.node, made.node), {}, info)
         self.note(node)
+        if made.size != self.array.shape:  # ``copy_`` repeats it as NumPy does
+            with no_hooks():
+                made = Handle(tape, made.node, made.tensor.expand(self.array.shape), made.memory, self.array.shape)
         return made
 
     def given_back(self) -> Any:
@@ -622,6 +660,9 @@ def array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, **kwargs: Any)
     """A ufunc, or one of its methods, that was given something traced."""
     del self
     heard()
+    out = kwargs.get("out")
+    if out is not None and method == "__call__" and len(out) == 1 and getattr(out[0], "_truth", False):
+        del kwargs["out"]
     value = first_value(inputs) or (first_value(kwargs.values()) if kwargs else None)
     recording = recording_of(value)
     given = [plain(each) for each in inputs]
@@ -1124,15 +1165,10 @@ def _assigned(array: TracedNpArray, index: Any, value: Any) -> None:
     base[plain(index)] = plain(value)
     if _is_same_memory(array, index, value):
         return  # what Python's ``x[i] += y`` ends with
-    there = base[plain(index)]
-    shape = np.shape(there)
-    overlaps = isinstance(value, np.ndarray) and np.may_share_memory(plain_array(value), base)
-    if overlaps and isinstance(there, np.ndarray) and there.base is not None and np.may_share_memory(there, base):
-        overlaps = np.may_share_memory(plain_array(value), there)
+    shape = np.shape(base[plain(index)])
 
     def twin() -> Any:
-        what = call.tape.call(torch.clone, (new,), {}) if overlaps and isinstance(new, Handle) else new
-        where, what = numpy_indexing.setitem(target.old, place, what, shape)
+        where, what = target.apart(numpy_indexing.setitem(target.old, place, new, shape))
         with no_hooks():
             _eager(target.old)[_eager(where)] = _eager(what)
         nodes = (target.node, call.tape.node_of(where), call.tape.node_of(what))

@@ -42,26 +42,36 @@ def keep_copies(recorder: Recorder) -> dict[fx.Node, fx.Node]:
         written.update(info[node].written)
         if not written or node.target not in _MAY_SHARE or not node.all_input_nodes:
             continue
-        source = node.all_input_nodes[0]
-        memory, theirs = info[node].memory, info[source].memory
-        if memory == theirs or NO_MEMORY in (memory, theirs) or not (memory in written or theirs in written):
+        memory = info[node].memory
+        if memory == NO_MEMORY or _by_index_arrays(recorder, node):
             continue
-        if info[node].dtype == info[source].dtype and not _by_index_arrays(node):
-            separate.append(node)
+        for source in _sources(recorder, node):
+            theirs = info[source].memory
+            if theirs not in (memory, NO_MEMORY) and (memory in written or theirs in written):
+                if info[node].dtype == info[source].dtype:
+                    separate.append(node)
+                break
     return {node: _clone_behind(recorder, node) for node in separate}
 
 
-def _by_index_arrays(node: fx.Node) -> bool:
-    """Whether a node picks elements one by one, which never shares memory."""
+def _sources(recorder: Recorder, node: fx.Node) -> list[fx.Node]:
+    """In whose memory a result may lie: the first argument; one of many, where a call gave several results."""
+    source = node.all_input_nodes[0]
+    several = recorder.info[source].memory == NO_MEMORY and node.target is operator.getitem
+    return source.all_input_nodes if several else [source]
+
+
+def _by_index_arrays(recorder: Recorder, node: fx.Node) -> bool:
+    """Whether a node picks elements one by one, which never shares memory; a single number picks a view."""
     if node.target is not operator.getitem:
         return False
     parts = node.args[1] if isinstance(node.args[1], tuple) else (node.args[1],)
-    return any(isinstance(part, (fx.Node, list)) for part in parts)
+    return any(isinstance(each, list) or (isinstance(each, fx.Node) and recorder.info[each].shape) for each in parts)
 
 
 def _clone_behind(recorder: Recorder, node: fx.Node) -> fx.Node:
     form = recorder.info[node]
-    shared = recorder.info[node.all_input_nodes[0]].memory
+    shared = next(iter(recorder.info[each].memory for each in _sources(recorder, node)), NO_MEMORY)
     with recorder.graph.inserting_after(node):
         clone = recorder.graph.create_node("call_function", torch.clone, (node,), {}, "clone")
     node.replace_all_uses_with(clone, delete_user_cb=lambda user: user is not clone)

@@ -6,6 +6,7 @@ import gc
 import random
 import weakref
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -23,6 +24,7 @@ from leapp.errors import (
     SharedInputError,
     StaleValueError,
     TensorClassError,
+    UnrecordableOpError,
     UnusedInputWarning,
     WireLostWarning,
 )
@@ -406,7 +408,22 @@ class Recording:
             )
         if value.recording is not self:
             raise self.foreign(value, place)
+        if value.stale_since is not None:
+            self.check_fresh(value, place)
         return value.fx
+
+    def check_fresh(self, value: Value, place: Place) -> None:
+        """Refuse a copy that stands for a view in the graph, once the memory was written behind it."""
+        info = self.recorder.info
+        assert value.stale_since is not None
+        newer = len(info) - value.stale_since
+        if any(value.memory in each.written for each in islice(reversed(info.values()), newer)):
+            raise UnrecordableOpError(
+                node=self.name, op="a view that runs backwards", where=self.where(place),
+                why="the memory it sees was written after it was taken, which a graph cannot follow",
+                advice="Take the view again after the write.",
+            )  # fmt: skip
+        value.stale_since = len(info)
 
     def sees_trace(self, thing: Any) -> bool:
         """Whether a plain tensor or array lies in memory that the trace owns."""

@@ -68,7 +68,7 @@ np.meshgrid(@, @)[0] ; np.outer(@, @) ; np.ediff1d(@) ; np.kron(@, @) ; np.cross
 @.max() ; @.min(axis={axis}) ; np.max(@, axis={axis}, keepdims=True) ; @.max(axis={axis}, keepdims=True) - @ ; np.amin(@)
 @.astype(np.float32) ; @.astype(np.float64) ; @.astype(bool) ; @ * @.max() ; @ - @.min() ; @[..., 0] * @ ; @.real
 np.array([@.max(), @.min()]) ; np.array([[@.max(), 0], [1, @.min()]]) ; np.asarray(@) ; np.asarray(@, np.float64)
-np.zeros_like(@) + @ ; np.ones(np.shape(@)) * @ ; np.full(np.shape(@), 2.5) - @ ; np.empty_like(@) * 0 + @ ; len(@) * @
+np.zeros_like(@) + @ ; np.ones(np.shape(@)) * @ ; np.full(np.shape(@), 2.5) - @ ; np.ones_like(@) * 0 + @ ; len(@) * @
 [*@][0] ; sum([*@]) ; [each * 2 for each in @][-1] ; np.array([*@]) ; max(np.shape(@)) + @
 np.cumsum(@.astype(np.int64)) ; np.sum(@.astype(np.int64), axis={axis}) ; np.prod(@.astype(np.int64)) ; @.astype(np.int64).sum()
 np.add.reduce(@.astype(np.int32), axis={axis}) ; np.maximum.reduce(@) ; np.maximum.accumulate(@) ; np.subtract.outer(@, @)
@@ -149,17 +149,20 @@ class Drawing:
         self.fed: set[str] = set()
         """Names that the inputs reached."""
         self.outside: list[str] = []
+        self.plain: set[str] = set()
         self.body: list[str] = []
         self.rounded = False
 
     def of(self, things: Any) -> Any:
         return self.draw(st.sampled_from(things))
 
-    def name(self, *, exact: bool = False, writable: bool = False) -> str | None:
+    def name(self, *, exact: bool = False, writable: bool = False, unheard: bool = False) -> str | None:
         fitting = [
             name
             for name in self.names
             if not (exact and name in self.inexact)
+            # What stands outside is a plain array: NumPy tells nobody of an assignment to its elements.
+            and not (unheard and any(np.may_share_memory(self.live[name], self.live[each]) for each in self.plain))
             and (not writable or (isinstance(self.live[name], np.ndarray) and self.live[name].flags.writeable))
         ]
         # The newest ones often, so that programs are deep.
@@ -175,7 +178,7 @@ class Drawing:
             if sign in "@#":
                 name = self.name(exact=exact)
             elif sign == "~":
-                target = name = target or self.name(writable=True, exact=exact)
+                target = name = target or self.name(writable=True, exact=exact, unheard="~[" in form or "~." in form)
             elif sign == "$":
                 name = self.of(NUMBERS) if self.draw(st.booleans()) else self.name(exact=exact)
             else:
@@ -266,6 +269,7 @@ def numpy_programs(draw: Callable[[Any], Any]) -> Program:
         drawing.outside.append(f"p0 = {text}")
         drawing.live["p0"] = eval(text, {"np": np})
         drawing.names.append("p0")
+        drawing.plain.add("p0")
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         for _ in range(draw(st.integers(2, 14))):

@@ -279,6 +279,115 @@ def test_a_buffer_that_outlives_the_node(record):
     check(record, function, (4,))
 
 
+def over_itself(x):
+    y = x * 1
+    y[1:] = y[:-1]
+    np.copyto(y[:2], y[1:3])
+    y.T[...] = y
+    return y
+
+
+def over_itself_by_mask(x):
+    y = x * 1
+    y[y > 0] = y[y > 0] * 2
+    y[:, None] = y
+    return y
+
+
+def diagonal_before(x):
+    y = x * 1
+    line = np.diag(y)
+    np.fill_diagonal(y, 0)
+    return line
+
+
+def copies_of_meshgrid(x):
+    first, second = np.meshgrid(x, x * 1)
+    first[:-1] *= 2
+    second += x
+    return {"first": first, "second": second}
+
+
+def element_at_a_traced_place(x):
+    y = x * 1
+    largest = y[np.argmax(y)]
+    y.fill(2)
+    return largest + y
+
+
+def array_of_a_scalar(x):
+    total = x.sum()
+    line = total[None]
+    line *= 2
+    return {"line": line, "total": total + 0}
+
+
+def sorted_where_it_lies(x):
+    y = x * 1
+    y.sort()
+    y.partition(1)
+    return y
+
+
+def out_larger_than_the_result(x):
+    y = np.zeros((2, *x.shape), x.dtype)
+    np.multiply(x, 2, out=y)
+    return y
+
+
+def out_of_numbers_alone(x):
+    np.multiply(np.int64(3), np.int64(2), out=x)
+    return x
+
+
+@pytest.mark.parametrize(
+    ("function", "shape"),
+    [
+        (over_itself, (4, 4)),
+        (over_itself_by_mask, (1,)),
+        (diagonal_before, (3, 3)),
+        (copies_of_meshgrid, (3,)),
+        (element_at_a_traced_place, (4,)),
+        (array_of_a_scalar, (3,)),
+        (sorted_where_it_lies, (5,)),
+        (out_larger_than_the_result, (3,)),
+        (out_of_numbers_alone, (3,)),
+    ],
+)
+def test_writes_where_memory_is_shared_or_is_not(record, function, shape):
+    check(record, function, shape)
+
+
+def test_a_truth_value_is_written_by_nothing(record):
+    def function(x):
+        first = second = x[0] > x[1]
+        second &= x[0] > 100
+        counted = first
+        counted += 3
+        return {"first": first | (x[0] > 100), "second": second | (x[0] > 100), "counted": counted, "square": first**2}
+
+    check(record, function, (2,))
+
+
+@pytest.mark.parametrize("taken", [lambda y: y[::-1], lambda y: y[::-1][1:], np.rot90])
+def test_a_view_that_stands_as_a_copy_is_no_output_after_a_write(record, taken):
+    def function(x):
+        y = x * 1
+        view = taken(y)
+        y[0] = 3
+        return view
+
+    with pytest.raises(errors.UnrecordableOpError, match="runs backwards"):
+        record(function, *arrays((4, 4)))
+
+
+def test_remainders_of_zero_have_the_sign_of_the_divisor(record):
+    recording = record(lambda x, y: {"by": x % y, "above": x % 2.0, "below": x % -2.0}, *arrays((4,), (4,)))
+    x, y = np.array([-6.0, 6, -0.0, 0], np.float32), np.array([2, -2, 2, -2], np.float32)
+    for found, expected in zip(replay(recording, x, y), (x % y, x % 2.0, x % -2.0), strict=True):
+        assert found.tobytes() == expected.tobytes()
+
+
 def test_a_write_behind_a_view_that_runs_backwards_is_refused(record):
     def late(x):
         y = x * 1
