@@ -37,16 +37,31 @@ def _contracted(args: tuple[Any, ...], kwargs: Mapping[str, Any], expected: Any)
     return float(max(max(np.shape(each), default=1) for each in args))
 
 
-def _product_sizes(args: tuple[Any, ...], kwargs: Mapping[str, Any], expected: Any, places: Any) -> Any:
-    """Sums of absolute products for some elements of a product of matrices; None where it has other axes."""
+def _product_sizes(
+    args: tuple[Any, ...], kwargs: Mapping[str, Any], expected: Any, places: Any, most: int | None = None
+) -> Any:
+    """Sums of absolute products for some elements of a product of matrices; None where it has other axes.
+
+    ``most`` limits the products that are summed: sums of some of them are too small.
+    """
     a, b = (np.asarray(each) for each in args)
-    if kwargs.keys() & {"axes", "axis"} or a.ndim < 2 or b.ndim < 2 or len(places) * a.shape[-1] > 8 * expected.size:
+    if kwargs.keys() & {"axes", "axis"} or a.ndim < 2 or b.ndim < 2:
+        return None
+    if most is not None:
+        step = slice(None, None, -(-a.shape[-1] // most) or 1)
+        a, b = a[..., step], b[..., step, :]
+    if len(places) * a.shape[-1] > 8 * expected.size:
         return None
     *stack, row, column = np.unravel_index(places, expected.shape)
     rows = np.broadcast_to(a, (*expected.shape[:-2], *a.shape[-2:]))[(*stack, row)]
     b = np.swapaxes(b, -1, -2)
     columns = np.broadcast_to(b, (*expected.shape[:-2], *b.shape[-2:]))[(*stack, column)]
     return np.sum(np.abs(rows) * np.abs(columns), axis=-1, dtype=np.float64)
+
+
+def _least_product_sizes(args: tuple[Any, ...], kwargs: Mapping[str, Any], expected: Any, places: Any) -> Any:
+    """The same, of 32 products for each."""
+    return _product_sizes(args, kwargs, expected, places, 32)
 
 
 def _one(args: tuple[Any, ...], kwargs: Mapping[str, Any], expected: Any) -> float:
@@ -73,7 +88,7 @@ _INFINITE: Final = "complex infinities: torch makes the other part NaN"
 _ROUNDED: Final = Ulp(0)
 """Real numbers exactly; parts of complex ones are rounded more than once."""
 _VECTORS: Final = Accumulated(2, terms=_contracted)
-_PRODUCT: Final = Accumulated(2, terms=_contracted, sizes_at=_product_sizes)
+_PRODUCT: Final = Accumulated(2, terms=_contracted, sizes_at=_product_sizes, least_at=_least_product_sizes)
 _LOG_OF_SUM: Final = Accumulated(4, terms=_one, sizes=_larger)
 
 

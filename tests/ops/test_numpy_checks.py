@@ -124,6 +124,22 @@ def test_bounds_of_products_are_computed_where_they_are_needed(shapes):
         assert wrong(check, expected, actual, np.matmul, (a, b)) == found
 
 
+def test_few_products_bound_an_element_where_they_are_enough():
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((40, 900)), rng.standard_normal((900, 50))
+    expected = a @ b
+    check = ROWS[np.matmul].check
+    place = np.unravel_index(np.argmin(np.abs(expected)), expected.shape)
+    least = check.least_at((a, b), {}, expected, np.array([np.ravel_multi_index(place, expected.shape)]))[0]
+    whole = (np.abs(a) @ np.abs(b))[place]
+    assert 0 < least < whole / 10
+    eps = np.finfo(np.float64).eps
+    for size, found in ((0.9 * least, None), (0.9 * whole, None), (1.1 * whole, tuple(map(int, place)))):
+        actual = expected.copy()
+        actual[place] += 2 * 900 * eps * size
+        assert wrong(check, expected, actual, np.matmul, (a, b)) == found
+
+
 def test_long_sums_are_looked_at_in_blocks():
     x = np.ones((100_000, 2), np.float32)
     expected = np.cumsum(x, axis=0)

@@ -300,3 +300,16 @@ def test_many_uses_cost_as_much_each_as_few(record, make):
     many, recorded = seconds(2000)
     assert many < 20 * few * 4 + 0.2
     assert len(recorded.graph.constants) <= 2001
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.bfloat16, torch.float32, torch.complex128])
+def test_one_other_byte_is_seen_wherever_it_lies(dtype):
+    whole = (torch.arange(40) % 2).to(dtype)
+    for start, count in ((0, 16), (0, 7), (1, 16), (2, 8), (8, 0), (5, 1)):
+        part = whole[start : start + count]
+        copied = part.clone()
+        assert constants.same_bytes(part, copied)
+        for place in range(count):
+            other = copied.clone()
+            other[place] = 1 - other[place].to(torch.complex128 if dtype.is_complex else torch.int64)
+            assert not constants.same_bytes(part, other)
