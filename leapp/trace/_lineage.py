@@ -6,6 +6,7 @@ wrapper types, so that the stages that only ask "is this traced?" need to know n
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -59,6 +60,22 @@ WRAPPERS: dict[type, type] = {}
 
 _UNWRAP: dict[type, Callable[[Any], Any]] = {}
 """Traced class of NumPy's -> what gives an object of it as NumPy made it."""
+
+
+def listed(thing: Any) -> Any:
+    """Named tuples, deques and other lists and tuples as plain ones, at any depth: NumPy takes them as such."""
+    kind = type(thing)
+    if kind is list:
+        return [listed(each) for each in thing] if any(map(_holds, thing)) else thing
+    if kind is tuple:
+        return tuple([listed(each) for each in thing]) if any(map(_holds, thing)) else thing
+    if isinstance(thing, tuple):
+        return tuple([listed(each) for each in thing])
+    return [listed(each) for each in thing] if isinstance(thing, (list, deque)) else thing
+
+
+def _holds(thing: Any) -> bool:
+    return isinstance(thing, (list, tuple, deque))
 
 
 def register_wrapper(traced: type, plain: type, unwrap: Callable[[Any], Any] | None = None) -> None:

@@ -29,7 +29,7 @@ from leapp.ops.numpy_table import row_of
 from leapp.ops.numpy_ufuncs import ufunc_twin
 from leapp.ops.torch_table import row_of as torch_row_of
 from leapp.trace._arrays import Array, from_numpy, has_torch_dtype, owner_of, tensor_of
-from leapp.trace._lineage import Value, plain, register_array_maker, register_wrapper
+from leapp.trace._lineage import Value, listed, plain, register_array_maker, register_wrapper
 from leapp.trace._twins import Handle, Tape, Untaped
 from leapp.trace.constants import no_hooks
 from leapp.trace.made import pause, resume, unwatched, watched
@@ -663,6 +663,7 @@ def array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, **kwargs: Any)
     out = kwargs.get("out")
     if out is not None and method == "__call__" and len(out) == 1 and getattr(out[0], "_truth", False):
         del kwargs["out"]
+    inputs = listed(inputs)
     value = first_value(inputs) or (first_value(kwargs.values()) if kwargs else None)
     recording = recording_of(value)
     given = [plain(each) for each in inputs]
@@ -935,6 +936,7 @@ def _written(checker: _Checker, target: _Target, result: Any, made: Any) -> Any:
 def array_function(self: Any, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
     """A NumPy function that was given something traced."""
     del self, types
+    args, kwargs = listed(args), {name: listed(each) for name, each in kwargs.items()} if kwargs else kwargs
     value = first_value(args) or (first_value(kwargs.values()) if kwargs else None)
     recording = recording_of(value)
     if recording is None:
@@ -1148,6 +1150,7 @@ def _by_mask(index: Any) -> bool:
 @unwatched
 def _assigned(array: TracedNpArray, index: Any, value: Any) -> None:
     base = plain_array(array)
+    value = listed(value)
     recording = recording_of(first_value((array, index, value)))
     if recording is None:
         base[plain(index)] = plain(value)

@@ -16,6 +16,7 @@ import functools
 import itertools
 import math
 import sys
+from collections import deque
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,7 +24,7 @@ import numpy as np
 import torch
 
 from leapp.errors import UnrecordableOpError
-from leapp.trace._lineage import ATTRIBUTE, Value, plain, plain_class
+from leapp.trace._lineage import ATTRIBUTE, Value, listed, plain, plain_class
 from leapp.trace.scalar import SCALARS, array_module, asks_by_itself, open_recording, plain_deep, recording_of
 from leapp.trace.source import caller
 from leapp.trace.tensor import TRACED, from_array
@@ -159,6 +160,8 @@ def _first_value(things: Any) -> Value | None:
             value = _first_value(thing)
         elif plain_class(kind) is not None:
             value = thing._leapp
+        elif isinstance(thing, (list, tuple, deque)):
+            value = _first_value(thing)
         if value is not None:
             return value
     return None
@@ -170,7 +173,8 @@ def _constructor(original: Any) -> Callable[..., Any]:
             return original(*args, **kwargs)
         value = _first_value(args) or (_first_value(kwargs.values()) if kwargs else None)
         if value is not None:
-            return _of_traced(original, args, kwargs, value)
+            keywords = {name: listed(each) for name, each in kwargs.items()}
+            return _of_traced(original, listed(args), keywords, value)
         result = original(*args, **kwargs)
         return array_module().made_inside(result) if type(result) is np.ndarray else result
 

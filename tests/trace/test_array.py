@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import random
 import warnings
+from collections import deque
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -829,3 +831,35 @@ def test_sums_into_a_wider_array_add_up_in_its_dtype(record):
         return np.stack([sums, rows, means, running[-1]])
 
     check(record, function, (7, 300), rtol=1e-12)
+
+
+class Pair(NamedTuple):
+    a: np.ndarray
+    b: np.ndarray
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: np.concatenate(deque([x, x * 2])),
+        lambda x: np.stack(deque([x, x * 2]), axis=-1),
+        lambda x: np.array(deque([x, x * 2])),
+        lambda x: np.mean(deque([x, x * 2]), axis=0),
+        lambda x: np.stack(Pair(x[:3], x[3:])),
+        lambda x: np.asarray(Pair(x[0], x[1])),
+        lambda x: np.concatenate([*Pair(x[:3], x[3:]), np.array(Pair(x[2], 1.0))]),
+        lambda x: np.broadcast_to(x, torch.Size([2, 6])) + deque([x, x]),
+        lambda x: np.zeros((2, 3)).__setitem__(slice(None), Pair(x[:3], x[3:])) or x * 2,
+    ],
+)
+def test_frames_in_deques_and_named_tuples(record, function):
+    check(record, function, (6,))
+
+
+def test_named_tuples_of_plain_things_stay_what_they_are(record):
+    def function(x):
+        things = np.array([Pair(1, 2), None], dtype=object)
+        assert type(things[0]) is Pair
+        return x * 2
+
+    check(record, function, (3,))
