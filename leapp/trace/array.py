@@ -152,6 +152,9 @@ def _cast_from(source: TracedNpArray, made: TracedNpArray) -> None:
         return
     if not has_torch_dtype(made.dtype):
         return
+    if made.ndim == 0:  # of which NumPy then takes the number
+        recording.session.escapes.read(f"numpy.{made.dtype.type.__name__}()", recording.name)
+        return
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # NumPy gives them where it casts
         expected = plain_array(source).astype(made.dtype)

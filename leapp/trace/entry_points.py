@@ -83,7 +83,7 @@ def _put() -> None:
     _wrap(np.vectorize, "__call__", _read_by("numpy.vectorize"))
     _wrap(np.lib.stride_tricks, "as_strided", _without_twin("as_strided", "it takes memory for what its numbers say"))
     for name in np.ma.__all__:
-        if isinstance(getattr(np.ma, name), FunctionType):
+        if isinstance(getattr(np.ma, name), FunctionType) and name not in _OF_ANY_ARRAY:
             _wrap(np.ma, name, _without_twin(f"ma.{name}", _MASKED))
     _wrap(np.ma.MaskedArray, "__new__", _without_twin("ma.MaskedArray", _MASKED))
     for space in _NUMPY_SPACES:
@@ -279,6 +279,12 @@ def _read_by(op: str) -> Callable[[Any], Callable[..., Any]]:
 
     return wrapping
 
+
+_OF_ANY_ARRAY: Final = frozenset(
+    "getmask getdata filled is_mask is_masked isMA isMaskedArray isarray ndim shape size "
+    "common_fill_value default_fill_value".split()
+)
+"""Functions of ``np.ma`` that read nothing of an array without a mask: code asks so whether there is one."""
 
 _MASKED: Final = "torch has no masked arrays; np.where and the nan functions do the same"
 

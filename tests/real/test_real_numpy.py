@@ -15,14 +15,20 @@ import rowan
 import scipy.linalg
 import scipy.signal
 from gymnasium.wrappers import (
+    ClipAction,
+    FlattenObservation,
     FrameStackObservation,
+    GrayscaleObservation,
     NormalizeObservation,
+    RescaleAction,
     RescaleObservation,
     TimeAwareObservation,
     TimeLimit,
 )
+from stable_baselines3.common.running_mean_std import RunningMeanStd
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
-from traced import check, close, traced
+from stable_baselines3.common.vec_env.stacked_observations import StackedObservations
+from traced import check, close, exported, traced
 from transforms3d import affines, axangles, euler, quaternions
 
 from leapp import FunctionPatch
@@ -108,6 +114,36 @@ def test_vec_normalize_rewards(tmp_path):
     check(step, lambda rng: {"reward": rng.normal(0, 2, (2,)).astype(np.float32)}, tmp_path)
 
 
+def test_stacked_observations(tmp_path):
+    stacked = StackedObservations(2, 3, STATE)
+
+    def step(stack, state):
+        stacked.stacked_obs = stack
+        return {"observation": stacked.update(state, np.array([False, False]), [{}, {}])[0]}
+
+    def draw(rng):
+        return {
+            "stack": rng.normal(size=(2, 15)).astype(np.float32),
+            "state": rng.normal(size=(2, 5)).astype(np.float32),
+        }
+
+    check(step, draw, tmp_path)
+
+
+def test_running_mean_std(tmp_path):
+    statistics = RunningMeanStd(shape=(5,))
+
+    def step(mean, var, batch):
+        statistics.mean, statistics.var, statistics.count = mean, var, 40.0
+        statistics.update(batch)
+        return {"new_mean": statistics.mean, "new_var": statistics.var}
+
+    def draw(rng):
+        return {"mean": rng.normal(size=5), "var": rng.uniform(1, 2, 5), "batch": rng.normal(size=(4, 5))}
+
+    check(step, draw, tmp_path)
+
+
 def test_normalize_observation_frozen(tmp_path):
     wrapper = NormalizeObservation(Walk(STATE))
     wrapper.reset(seed=3)
@@ -170,6 +206,58 @@ def test_frame_stack_observation(tmp_path):
         return {"history": frames[:3], "frame": frames[3]}
 
     check(step, draw, tmp_path)
+
+
+def test_frame_stack_observation_over_ticks(tmp_path):
+    """The stack goes out and comes in again; the model runs an episode as the wrapper does in an environment."""
+    frames = np.random.default_rng(4).integers(0, 256, (7, 6, 8, 3), np.uint8)
+    wrapper = FrameStackObservation(Walk(CAMERA), 4, padding_type="zero")
+    expected = []
+    for frame in frames:
+        wrapper.unwrapped.next = frame
+        expected.append(wrapper.step(None)[0])
+
+    def step(stack, frame):
+        wrapper.obs_queue.extend(stack)
+        wrapper.unwrapped.next = frame
+        return {"observation": wrapper.step(None)[0]}
+
+    stack = np.zeros((4, 6, 8, 3), np.uint8)
+    model = exported(step, {"stack": stack, "frame": frames[0]}, tmp_path)
+    for frame, stacked in zip(frames, expected, strict=True):
+        stack = model({"stack": stack, "frame": frame})["observation"]
+        close(stack, stacked, tolerance=0.0)
+
+
+def test_grayscale_observation(tmp_path):
+    wrapper = GrayscaleObservation(Walk(CAMERA))
+
+    def step(frame):
+        return {"observation": wrapper.observation(frame)}
+
+    check(step, lambda rng: {"frame": rng.integers(0, 256, (6, 8, 3), np.uint8)}, tmp_path)
+
+
+def test_flatten_observation(tmp_path):
+    space = gymnasium.spaces.Dict({"joints": STATE, "grid": gymnasium.spaces.Box(-1, 1, (2, 2), np.float64)})
+    wrapper = FlattenObservation(Walk(space))
+
+    def step(joints, grid):
+        return {"observation": wrapper.observation({"joints": joints, "grid": grid})}
+
+    def draw(rng):
+        return {"joints": rng.normal(size=5).astype(np.float32), "grid": rng.normal(size=(2, 2))}
+
+    check(step, draw, tmp_path)
+
+
+def test_wrappers_of_actions(tmp_path):
+    clip, rescale = ClipAction(Walk(STATE)), RescaleAction(Walk(STATE), np.float32(-5), np.float32(3))
+
+    def step(action):
+        return {"clipped": clip.action(action), "rescaled": rescale.action(action)}
+
+    check(step, lambda rng: {"action": rng.uniform(-4, 2, 2).astype(np.float32)}, tmp_path)
 
 
 @pytest.mark.parametrize("normalize_time", [False, True])

@@ -137,6 +137,8 @@ TABLE = np.arange(12.0, dtype=np.float32).reshape(4, 3)
         (lambda x: np.float16(x * 2), (3, 2)),
         (lambda x: np.float32(np.float64(x)[1:])[::-1] / np.int64(x * 9).sum(), (5,)),
         (lambda x: sum(each * each for each in x.T.flat) - x.T.flat[1] + x.flat[2:5] * x.flat.copy()[:3], (3, 2)),
+        (lambda x: x.sum() + np.ma.filled(x, 3) * (1 + np.ma.is_masked(x)), (4,)),
+        (lambda x: np.ma.getdata(x) + x if np.ma.getmask(x) is np.ma.nomask else x, (4,)),
         (lambda x: (x.flat > 0.1) * x.flat[[3, 0, 1, 1]], (2, 2)),
     ],
 )
@@ -415,6 +417,14 @@ def test_an_array_that_is_no_number_is_not_read(record):
         return x * 2
 
     check(record, function, (3,))
+
+
+def test_a_number_taken_of_an_array_without_axes_is_told(record):
+    def function(x):
+        return x * np.float32(x[0] > x[1])
+
+    with pytest.warns(errors.TraceEscapeWarning, match=r"numpy\.float32\(\) at tests/trace/test_array\.py"):
+        record(function, *arrays((3,)))
 
 
 def test_what_is_filled_with_something_else_is_no_cast(record):
