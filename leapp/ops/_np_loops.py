@@ -215,7 +215,9 @@ def _plan(row: Op, kinds: Sequence[Any], kwargs: Mapping[str, Any]) -> Plan:
         return cast(value, result) if back is None else back[1](value)
 
     call = careful if converted or swapped or ranged is not None or len(results) > 1 else plain
-    return Plan(call, ranged is not None or len(results) > 1, converted, swapped)
+    # A twin may treat some numbers in a way of their own: 0 as a divisor.
+    chosen = function is not row.direct and any(isinstance(kind, type) for kind in kinds)
+    return Plan(call, chosen or ranged is not None or len(results) > 1, converted, swapped)
 
 
 def _takes_number(row: Op, place: int) -> bool:

@@ -125,6 +125,8 @@ def _forward(part: slice, length: int) -> tuple[slice, bool]:
     """The slice itself, or the one that gives the same elements in rising order."""
     if part.step is None or part.step > 0:
         return part, False
+    if part == slice(None, None, -1):
+        return slice(None), True
     run = range(*part.indices(length))
     if not run:
         return slice(0, 0), True

@@ -52,6 +52,7 @@ class Handle:
     @property
     def shape(self) -> tuple[int, ...]:
         """True shape."""
+        self.tape.measured = True
         return self.size
 
     @property
@@ -66,11 +67,13 @@ class Handle:
 
     def stride(self, axis: int | None = None) -> Any:
         """Strides of the evaluated tensor."""
+        self.tape.measured = True
         strides = self.tensor.stride()
         return strides if axis is None else strides[axis]
 
     def numel(self) -> int:
         """Number of elements."""
+        self.tape.measured = True
         count = 1
         for each in self.size:
             count *= each
@@ -164,10 +167,13 @@ class Tape:
         "graph_kwargs",
         "hollow",
         "kwargs",
+        "long_as_data",
+        "measured",
         "place",
         "recording",
         "row",
         "sample",
+        "script",
     )
 
     def __init__(self, recording: Recording, place: Place) -> None:
@@ -179,6 +185,12 @@ class Tape:
         """Which elements of the result are evaluated, so that the shapes of tensors say nothing; None for all."""
         self.hollow = False
         """Whether tensors have a shape and a dtype and no elements: nothing is computed."""
+        self.long_as_data: list[Handle] = []
+        """Stand-ins of those arguments whose length follows the data."""
+        self.measured = False
+        """Whether the twin asked for a length."""
+        self.script: list[Any] | None = None
+        """What the twin calls while it is only tried; None while it is recorded."""
 
     def handle(self, node: Any, tensor: torch.Tensor, memory: int, size: tuple[int, ...]) -> Handle:
         """A stand-in for an argument."""
@@ -188,6 +200,10 @@ class Tape:
 
     def constant(self, array: np.ndarray[Any, Any]) -> Handle:
         """A stand-in for a plain array."""
+        if self.script is not None:
+            with no_hooks():
+                tried = tensor_of(array)
+                return Handle(self, _spelled(tried), _hollow(tried) if self.hollow else tried, _TRIED, array.shape)
         with no_hooks():
             tensor, node, memory, _ = self.recording.use_array(array, self.place)
             if self.sample is not None:
@@ -196,6 +212,8 @@ class Tape:
 
     def call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Evaluate ``func`` on the tensors and append it to the graph under its torch name."""
+        if self.script is not None:
+            return self._tried(self.script, func, args, kwargs)
         handles: list[Handle] = []
         eager = tuple([self._value(each, handles) for each in args])
         keywords = {name: self._value(each, handles) for name, each in kwargs.items()}
@@ -212,6 +230,44 @@ class Tape:
             node = appended(self, OpInfo(self.place, memory, (), result.dtype, size))
             return Handle(self, node, result, memory, size)
         return self._several(result, handles)
+
+    def holds_for_this_length_alone(self, twin: Callable[[], Any]) -> bool:
+        """Whether the twin makes other calls, or gives them other numbers, when the data choose another length."""
+        here, kept = self._tries(twin), [(each, each.tensor, each.size) for each in self.long_as_data]
+        try:
+            for each in self.long_as_data:
+                if each.tensor.ndim:
+                    with no_hooks():
+                        each.tensor = _longer(each.tensor)
+                    each.size = tuple(each.tensor.shape)
+            return self._tries(twin) != here
+        except (Unsupported, RuntimeError, NotImplementedError, TypeError, ValueError, IndexError):
+            return False  # NumPy refuses such a length as well
+        finally:
+            for each, tensor, size in kept:
+                each.tensor, each.size = tensor, size
+
+    def _tries(self, twin: Callable[[], Any]) -> list[Any]:
+        script: list[Any] = []
+        self.script = script
+        try:
+            twin()
+        finally:
+            self.script = None
+        return script
+
+    def _tried(self, script: list[Any], func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        with no_hooks():
+            result = func(*_bare(args), **{name: _bare(each) for name, each in kwargs.items()})
+        number = len(script)
+        script.append((func, _spelled(args), {name: _spelled(each) for name, each in kwargs.items()}))
+        if isinstance(result, torch.Tensor):
+            return Handle(self, ("result", number), result, _TRIED, tuple(result.shape))
+        if not isinstance(result, (tuple, list)):
+            return result
+        return tuple(
+            [Handle(self, (index, number), each, _TRIED, tuple(each.shape)) for index, each in enumerate(result)]
+        )
 
     def _several(self, results: Any, handles: list[Handle]) -> Any:
         node = appended(self, OpInfo(self.place, NO_MEMORY, (), None, None))
@@ -285,6 +341,35 @@ class Tape:
 def _hollow(tensor: torch.Tensor) -> torch.Tensor:
     """A tensor of the same shape, strides and dtype without elements."""
     return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
+
+
+_TRIED: Final = -2
+"""Memory number of what is not recorded."""
+
+
+def _longer(tensor: torch.Tensor) -> torch.Tensor:
+    """With one more element along the first axis."""
+    more = tensor[-1:] if len(tensor) else tensor.new_zeros((1, *tensor.shape[1:]))
+    return torch.cat([tensor, more])
+
+
+def _bare(thing: Any) -> Any:
+    if type(thing) is Handle:
+        return thing.tensor
+    if type(thing) in (list, tuple):
+        return type(thing)([_bare(each) for each in thing])
+    return thing
+
+
+def _spelled(thing: Any) -> Any:
+    """An argument of a call that is only tried, so that it can be compared."""
+    if type(thing) is Handle:
+        return thing.node
+    if isinstance(thing, torch.Tensor):
+        return thing.dtype, tuple(thing.shape), repr(thing.tolist())
+    if type(thing) in (list, tuple):
+        return [_spelled(each) for each in thing]
+    return type(thing), repr(thing)
 
 
 class Untaped:

@@ -298,7 +298,10 @@ class _Call:
             tensor = tensor_of(self._seen(array))
             if copied:
                 tensor = tensor.clone()
-        return self.tape.handle(value.fx, tensor, value.memory, _shape.__get__(array))
+        made = self.tape.handle(value.fx, tensor, value.memory, _shape.__get__(array))
+        if value.dynamic:
+            self.tape.long_as_data.append(made)
+        return made
 
     def _plain(self, thing: Array, copied: bool) -> Any:
         """A plain array: a constant where it is data, an axis or a shape where it is none; the twin decides."""
@@ -374,7 +377,12 @@ def _run_twin(call: _Call, name: str, twin: Callable[[], Any]) -> Any:
     _np_twin.building(call.tape)
     try:
         with numpys_own_rules():
-            return twin()
+            made = twin()
+            tape = call.tape
+            asked = tape.measured and tape.long_as_data and tape.sample is None
+            if not asked or not tape.holds_for_this_length_alone(twin):
+                return made
+            why = "its equivalent is for this length alone, which the data chose"
     except Unsupported as error:
         why = str(error)
     except (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError) as error:
@@ -567,6 +575,11 @@ def _shared(call: _Call, result: Array) -> int | None:
 # --- what is written ------------------------------------------------------------------------------------------------
 
 
+def _repeats_to(shape: tuple[int, ...], larger: tuple[int, ...]) -> bool:
+    missing = len(larger) - len(shape)
+    return missing >= 0 and all(one in (1, other) for one, other in zip(shape, larger[missing:], strict=True))
+
+
 class _Target:
     """An array that a recorded call writes: its node before the write."""
 
@@ -602,6 +615,8 @@ class _Target:
             self.address = (address, self.memory)
         with no_hooks():
             self.old = call.tape.handle(self.node, tensor_of(self.array).clone(), self.memory, self.array.shape)
+        if value is not None and value.dynamic:
+            call.tape.long_as_data.append(self.old)
         self.value = value
 
     def note(self, node: Any) -> None:
@@ -637,7 +652,9 @@ class _Target:
         info = OpInfo(self.call.place, self.memory, (self.memory,), self.old.dtype, self.array.shape)
         node = recording.recorder.call("call_method", "copy_", "copy_", (self.node, made.node), {}, info)
         self.note(node)
-        if made.size != self.array.shape:  # ``copy_`` repeats it as NumPy does
+        if made.size != self.array.shape and _repeats_to(
+            made.size, self.array.shape
+        ):  # ``copy_`` repeats it as NumPy does
             with no_hooks():
                 made = Handle(tape, made.node, made.tensor.expand(self.array.shape), made.memory, self.array.shape)
         return made
@@ -1175,6 +1192,8 @@ def _assigned(array: TracedNpArray, index: Any, value: Any) -> None:
 
     def twin() -> Any:
         where, what = target.apart(numpy_indexing.setitem(target.old, place, new, shape))
+        if call.tape.script is not None:
+            return target.old
         with no_hooks():
             _eager(target.old)[_eager(where)] = _eager(what)
         nodes = (target.node, call.tape.node_of(where), call.tape.node_of(what))

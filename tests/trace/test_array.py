@@ -362,6 +362,27 @@ def test_writes_where_memory_is_shared_or_is_not(record, function, shape):
     check(record, function, shape)
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda y: y.take([0, -1]),
+        np.median,
+        lambda y: np.tril(y, -1),
+        lambda y: y[-2:0:-1],
+    ],
+)
+def test_what_holds_for_one_length_alone_is_refused_where_the_data_choose_it(record, function):
+    with pytest.warns(errors.LeappWarning, match="for this length alone"):
+        record(lambda x: function(x[x > 0]) + x.sum(), np.array([1.0, 3, -2, 2], np.float32))
+
+
+@pytest.mark.parametrize("function", [np.sum, np.sort, np.exp, lambda y: y[::-1] * 2, lambda y: np.append(y, y)])
+def test_what_holds_for_every_length_is_recorded(record, function):
+    recording = record(lambda x: function(x[x > 0]), np.array([1.0, 3, -2, 2], np.float32))
+    for fresh in (np.array([1.0, -3, -2, 2], np.float32), np.array([5.0, 3, 2, 7], np.float32)):
+        np.testing.assert_allclose(replay(recording, fresh)[0], function(fresh[fresh > 0]), rtol=1e-6)
+
+
 def test_a_truth_value_is_written_by_nothing(record):
     def function(x):
         first = second = x[0] > x[1]
@@ -383,6 +404,24 @@ def test_a_view_that_stands_as_a_copy_is_no_output_after_a_write(record, taken):
 
     with pytest.raises(errors.UnrecordableOpError, match="runs backwards"):
         record(function, *arrays((4, 4)))
+
+
+@pytest.mark.parametrize("kind", [int, np.int32, np.int64])
+def test_a_number_that_a_twin_treats_in_a_way_of_its_own_comes_after_others(record, kind):
+    def function(x):
+        with np.errstate(all="ignore"):
+            return {
+                f"{name}{number}": call(x, kind(number))
+                for name, call in (("quotient", np.floor_divide), ("rest", np.remainder), ("fmod", np.fmod))
+                for number in (2, 0, -1, 3)
+            }
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "divide by zero", RuntimeWarning)
+        recording = record(function, np.array([5, -7, 0], np.int32))
+        fresh = np.array([-(2**31), 9, 1], np.int32)
+        for found, expected in zip(replay(recording, fresh), function(fresh).values(), strict=True):
+            np.testing.assert_array_equal(found, expected)
 
 
 def test_remainders_of_zero_have_the_sign_of_the_divisor(record):
