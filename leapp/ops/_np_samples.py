@@ -2,32 +2,49 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-Sample = tuple[slice, ...]
-"""A slice for each axis of a result."""
-
 SAMPLE_ABOVE: Final = 1 << 16
 """Elements of a result above which a row that has a rule for it is checked on fewer."""
 SAMPLE_SIZE: Final = 1 << 12
 
+_BLOCK: Final = 16
+"""Neighbours that are looked at together: memory is read in pieces of about as many."""
 _ALL: Final = slice(None)
 
 
-def sample_of(shape: tuple[int, ...], size: int = SAMPLE_SIZE) -> Sample:
-    """Steps along each axis that leave about ``size`` elements, spread over all of them."""
-    if len(shape) == 1:
-        return (slice(None, None, -(-shape[0] // size) or 1),)
+class Sample(NamedTuple):
+    """Places in a result and in what it follows from: slices, the last of which may be cut into blocks."""
+
+    parts: tuple[slice, ...]
+    blocks: tuple[int, int] | None
+    """How many of how many elements, of each of which the first few count; they lie along an axis of their own."""
+
+
+@lru_cache(maxsize=64)
+def sample_of(shape: tuple[int, ...]) -> Sample:
+    """About ``SAMPLE_SIZE`` elements that are spread over all axes."""
+    steps = _steps(shape, SAMPLE_SIZE)
+    length = shape[-1]
+    count = -(-length // steps[-1].step) // _BLOCK
+    if count < 4 or steps[-1].step == 1:
+        return Sample(steps, None)
+    return Sample((*steps[:-1], slice(0, count * (length // count), 1)), (count, length // count))
+
+
+def _steps(shape: tuple[int, ...], size: int) -> tuple[slice, ...]:
+    """Steps along each axis that leave about ``size`` elements."""
     parts = [_ALL] * len(shape)
     axes_left, left = len(shape), size
     for axis in sorted(range(len(shape)), key=shape.__getitem__):  # short ones leave more to the long ones
         keep = max(1, min(shape[axis], round(left ** (1 / axes_left))))
-        parts[axis] = slice(None, None, -(-shape[axis] // keep) or 1)
+        parts[axis] = slice(0, shape[axis], -(-shape[axis] // keep) or 1)
         axes_left, left = axes_left - 1, max(1, left // keep)
     return tuple(parts)
 
@@ -37,8 +54,19 @@ def sampled(array: Any, sample: Sample) -> Any:
     shape = array.shape
     if shape == (1,) * len(shape):
         return array
-    fitting = sample[len(sample) - len(shape) :]
-    return array[tuple([_ALL if size == 1 else part for size, part in zip(shape, fitting, strict=True)])]
+    fitting = sample.parts[len(sample.parts) - len(shape) :]
+    some = array[tuple([_ALL if size == 1 else part for size, part in zip(shape, fitting, strict=True)])]
+    if sample.blocks is None:
+        return some
+    return some[..., None] if shape[-1] == 1 else some.reshape((*some.shape[:-1], *sample.blocks))[..., :_BLOCK]
+
+
+def place_of(index: tuple[int, ...], sample: Sample) -> tuple[int, ...]:
+    """Index into a result of an element of its sample."""
+    if sample.blocks is not None:
+        *before, block, inside = index
+        index = (*before, block * sample.blocks[1] + inside)
+    return tuple(place * part.step for place, part in zip(index, sample.parts, strict=True))
 
 
 def fewer(place: int, name: str, size: int = SAMPLE_SIZE) -> Callable[[Any, Any], Any]:
@@ -51,7 +79,7 @@ def fewer(place: int, name: str, size: int = SAMPLE_SIZE) -> Callable[[Any, Any]
         whole = args[place] if len(args) > place else kwargs.get(name)
         if not isinstance(whole, np.ndarray) or whole.size <= size:
             return None
-        some = whole[sample_of(whole.shape, size)].copy()
+        some = whole[_steps(whole.shape, size)].copy()
         if len(args) > place:
             return (*args[:place], some, *args[place + 1 :]), kwargs
         return args, {**kwargs, name: some}

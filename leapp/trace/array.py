@@ -24,7 +24,7 @@ from leapp.ops import _np_twin, numpy_indexing, numpy_ufuncs
 from leapp.ops._np_checks import EXACT
 from leapp.ops._np_loops import plan_of
 from leapp.ops._np_row import NoTwin, Op, Through, Unsupported
-from leapp.ops._np_samples import SAMPLE_ABOVE, sample_of, sampled
+from leapp.ops._np_samples import SAMPLE_ABOVE, place_of, sample_of, sampled
 from leapp.ops.numpy_table import row_of
 from leapp.ops.numpy_ufuncs import ufunc_twin
 from leapp.ops.torch_table import row_of as torch_row_of
@@ -419,7 +419,7 @@ class _Checker:
         tape = self.call.tape
         if not self.call.recording.session.options.self_check or (part and self.check.whole) or tape.hollow:
             return
-        args = self.args
+        args, whole = self.args, expected
         if tape.sample is not None:
             expected = sampled(expected, tape.sample)
             args = tuple([sampled(each, tape.sample) if isinstance(each, np.ndarray) else each for each in args])
@@ -431,10 +431,9 @@ class _Checker:
         if where is None:
             return
         if self.check.whole:
-            self._disagree(expected, handle, _WHOLE)
-        self._disagree(
-            expected, handle, f"; at {list(where)} NumPy gives {expected[where]!r} and torch {actual[where]!r}"
-        )
+            self._disagree(whole, handle, _WHOLE)
+        place = where if tape.sample is None else place_of(where, tape.sample)
+        self._disagree(whole, handle, f"; at {list(place)} NumPy gives {expected[where]!r} and torch {actual[where]!r}")
 
     def compare_all(self, expected: Sequence[Any], handles: Sequence[Any]) -> None:
         """Raise TwinDisagreesError where all results of a call together are no answer to it."""
@@ -806,12 +805,9 @@ def _shortly(ufunc: Any, inputs: tuple[Any, ...]) -> Any:
 
 def _holds(short: _Short, ufunc: Any, given: list[Any], numbers: list[Any], result: Array) -> bool:
     """Whether torch gives what NumPy gave, in a sample of a large result."""
-    if result.size > SAMPLE_ABOVE:
-        sample = sample_of(result.shape)
-        given, numbers = (
-            [sampled(each, sample) if type(each) is np.ndarray else each for each in things]
-            for things in (given, numbers)
-        )
+    sample = sample_of(result.shape) if result.size > SAMPLE_ABOVE else None
+    if sample is not None:
+        numbers = [sampled(each, sample) if type(each) is np.ndarray else each for each in numbers]
         result = sampled(result, sample)
     with no_hooks(), numpys_own_rules():  # torch tells a dispatch mode of each tensor that is made of an array
         operands = []
@@ -830,6 +826,8 @@ def _holds(short: _Short, ufunc: Any, given: list[Any], numbers: list[Any], resu
         values = actual.numpy()
     if result.tobytes() == values.tobytes():
         return True
+    if sample is not None:
+        given = [sampled(each, sample) if type(each) is np.ndarray else each for each in given]
     with np.errstate(all="ignore"):
         return short.check.wrong(result, values, ufunc, tuple(given), {}) is None
 

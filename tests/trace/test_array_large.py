@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import re
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from leapp.graph._base import run_passes
 from leapp.graph.check import run_graph
 from leapp.graph.passes import EXPORT_PASSES
 from leapp.ops import numpy_indexing, numpy_table
-from leapp.ops._np_samples import SAMPLE_ABOVE, sample_of, sampled
+from leapp.ops._np_samples import SAMPLE_ABOVE, place_of, sample_of, sampled
 
 pytestmark = pytest.mark.filterwarnings("ignore::leapp.errors.UnusedInputWarning")
 
@@ -170,9 +171,34 @@ def test_a_wrong_shape_is_found(make_session, change_row):
 
 @pytest.mark.parametrize("shape", [(100_000,), (1,), (300, 400), (2, 3, 50_000), (70_000, 1), (1, 1), (9, 9, 9, 9, 9)])
 def test_a_sample_is_spread_over_all_axes(shape):
-    places = np.arange(np.prod(shape)).reshape(shape)
-    some = sampled(places, sample_of(shape))
-    assert min(1000, places.size) <= some.size <= 4096
-    assert all(size > 1 for size, whole in zip(some.shape, shape, strict=True) if whole > 1)
-    assert sampled(places[:1], sample_of(shape)).shape == (1, *some.shape[1:])
-    assert sampled(np.float64(3), sample_of(shape)) == 3
+    values = np.arange(np.prod(shape)).reshape(shape)
+    sample = sample_of(shape)
+    some = sampled(values, sample)
+    assert min(1000, values.size) <= some.size <= 4096
+    assert len(np.unique(some)) == some.size
+    for axis, found in enumerate(np.unravel_index(some, shape)):
+        assert found.min() == 0
+        assert found.max() >= (shape[axis] - 1) * 0.9
+    for index in np.ndindex(some.shape):
+        assert values[place_of(index, sample)] == some[index]
+    # Operands with axes that are repeated are sampled at the same places.
+    for axis in range(len(shape)):
+        row = values[tuple(slice(None) if each == axis else slice(0, 1) for each in range(len(shape)))]
+        np.testing.assert_array_equal(sampled(row, sample) + 0 * some, sampled(row + 0 * values, sample))
+    np.testing.assert_array_equal(sampled(values[0], sample) + 0 * some, sampled(values[0] + 0 * values, sample))
+    np.testing.assert_array_equal(sampled(torch.from_numpy(values), sample).numpy(), some)
+    assert sampled(np.float64(3), sample) == 3
+
+
+def test_the_first_element_that_differs_is_named_by_its_place(make_session, change_row):
+    def late(x, *_):
+        return torch.where(x > 60_000, x + 1, x)
+
+    change_row(np.round, twin=lambda a, decimals=0, out=None: late(a))
+    session = make_session()
+    (a,) = session.input_tensors("n", {"a": np.arange(72_000.0)}).values()
+    with pytest.raises(errors.TwinDisagreesError) as raised:
+        np.round(a)
+    place, value = re.search(r"at \[(\d+)\] NumPy gives np.float64\(([\d.]+)\)", str(raised.value)).groups()
+    assert 60_000 < int(place) == float(value)
+    assert "float64[72000]" in str(raised.value)
