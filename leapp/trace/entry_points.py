@@ -80,7 +80,7 @@ def _put() -> None:
     _wrap(_Concatenator, "__getitem__", _in_brackets)
     _wrap(np, "ndenumerate", _enumerated)
     _wrap(np, "nditer", _read_by("numpy.nditer"))
-    _wrap(np.vectorize, "__call__", _read_by("numpy.vectorize"))
+    _wrap(np.vectorize, "__call__", _vectorized)
     _wrap(np.lib.stride_tricks, "as_strided", _without_twin("as_strided", "it takes memory for what its numbers say"))
     for name in np.ma.__all__:
         if isinstance(getattr(np.ma, name), FunctionType) and name not in _OF_ANY_ARRAY:
@@ -285,6 +285,17 @@ _OF_ANY_ARRAY: Final = frozenset(
     "common_fill_value default_fill_value".split()
 )
 """Functions of ``np.ma`` that read nothing of an array without a mask: code asks so whether there is one."""
+
+
+def _vectorized(original: Any) -> Callable[..., Any]:
+    """A call of ``np.vectorize``: with a signature it hands on rows, which are traced; without one, the elements."""
+    reading = _read_by("numpy.vectorize")(original)
+
+    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return (reading if self.signature is None else original)(self, *args, **kwargs)
+
+    return wrapper
+
 
 _MASKED: Final = "torch has no masked arrays; np.where and the nan functions do the same"
 

@@ -44,7 +44,7 @@ import threading
 import weakref
 from functools import lru_cache
 from pathlib import Path
-from types import BuiltinFunctionType, FunctionType, ModuleType
+from types import BuiltinFunctionType, FunctionType, MemberDescriptorType, ModuleType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import numpy as np
@@ -175,6 +175,8 @@ def where_made(array: np.ndarray[Any, Any]) -> Made | None:
     shown = origin or note
     site = shown.site if isinstance(shown, _Note) else shown
     assert site is not None  # only _ITSELF has none
+    if isinstance(site.node, ast.Compare) and array.dtype != np.bool_:
+        origin = None  # ``np.float32(3) < x``: the number as an array, which NumPy makes for its own comparison
     name = shown.function if isinstance(shown, _Note) else ""
     return Made(site.place(), origin is not None, name or _spelled(site))
 
@@ -440,8 +442,21 @@ def _attributes(thing: Any) -> dict[str, Any]:
     try:
         found = object.__getattribute__(thing, "__dict__")
     except AttributeError:
-        return {}
+        return _slots(thing)
     return found if type(found) is dict else {}
+
+
+def _slots(thing: Any) -> dict[str, Any]:
+    """What an object keeps in ``__slots__``; read in C, so that nothing of the user's runs."""
+    found = {}
+    for kind in type.mro(type(thing)) if type(type(thing)) is type else ():
+        for name, member in vars(kind).items():
+            if type(member) is MemberDescriptorType and not name.startswith("__"):
+                try:
+                    found[name] = member.__get__(thing)
+                except AttributeError:
+                    continue  # nothing was put there yet
+    return found
 
 
 def _parts(thing: Any) -> list[Any]:

@@ -912,3 +912,38 @@ def test_named_tuples_of_plain_things_stay_what_they_are(record):
         return x * 2
 
     check(record, function, (3,))
+
+
+def test_numbers_of_numpy_before_a_comparison(record):
+    limit = np.float32(0.5)
+    check(record, lambda x: (limit < x) | (np.float64(-1) >= x) | (np.int64(0) == x), (6,))
+
+
+def test_rows_that_vectorize_hands_on_are_traced(record):
+    norm = np.vectorize(lambda row: row / np.abs(row).max(), signature="(n)->(n)")
+    check(record, lambda x: norm(x) + x, (3, 4))
+
+
+class Slotted:
+    __slots__ = ("nothing", "v")
+
+    def __init__(self, v):
+        self.v = v
+
+    def __array__(self, dtype=None, copy=None):
+        return self.v
+
+
+def test_arrays_in_slots_are_seen_to_go_into_calls_without_a_hook(record):
+    x = arrays((3,))[0]
+    with pytest.warns(errors.UntracedOpWarning, match=r"numpy\.sin"):
+        record(lambda x: np.sin(Slotted(x)) + x, x)
+
+
+def test_questions_about_masks_are_no_reads_of_data(record):
+    def function(x):
+        assert not np.ma.isMaskedArray(x)
+        assert np.ma.getmask(x) is np.ma.nomask
+        return x * 2
+
+    check(record, function, (3,))
