@@ -1490,7 +1490,7 @@ def _told(name: str) -> Any:
     return read
 
 
-class _Flat:
+class TracedFlat:
     """``x.flat`` of a traced array: its elements in row-major order, read and written through the array."""
 
     def __init__(self, array: TracedNpArray) -> None:
@@ -1525,9 +1525,25 @@ class _Flat:
         row = self.base.flatten()
         return row if dtype is None else row.astype(dtype)
 
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        return getattr(ufunc, method)(*_in_rows(inputs), **_in_rows(kwargs))
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return func(*_in_rows(args), **_in_rows(kwargs))
+
     def copy(self) -> Any:
         """The elements in one row, in memory of their own."""
         return self.base.flatten()
+
+
+def _in_rows(thing: Any) -> Any:
+    """Arguments of NumPy's in which each ``x.flat`` is an array of its elements."""
+    kind = type(thing)
+    if kind is TracedFlat:
+        return thing.copy()
+    if kind is list or kind is tuple:
+        return kind([_in_rows(each) for each in thing])
+    return {name: _in_rows(each) for name, each in thing.items()} if kind is dict else thing
 
 
 def _flat_compared(name: str) -> Any:
@@ -1535,20 +1551,20 @@ def _flat_compared(name: str) -> Any:
 
 
 for _name in ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"):
-    setattr(_Flat, _name, _flat_compared(_name))
+    setattr(TracedFlat, _name, _flat_compared(_name))
 
 
 def _flat(self: Any) -> Any:
     if recording_of(first_value((self,))) is None:
         return plain_array(self).flat
-    return _Flat(self)
+    return TracedFlat(self)
 
 
 def _flat_written(self: Any, value: Any) -> None:
     if recording_of(first_value((self, value))) is None:
         plain_array(self).flat = plain(value)  # type: ignore[misc]
     else:
-        _Flat(self)[...] = value
+        TracedFlat(self)[...] = value
 
 
 _resize: Final = np.resize

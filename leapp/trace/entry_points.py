@@ -171,6 +171,8 @@ def _constructor(original: Any) -> Callable[..., Any]:
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         if _of_the_machinery():
             return original(*args, **kwargs)
+        if args and type(args[0]) is array_module().TracedFlat:
+            args = (args[0].copy(), *args[1:])
         value = _first_value(args) or (_first_value(kwargs.values()) if kwargs else None)
         if value is not None:
             keywords = {name: listed(each) for name, each in kwargs.items()}

@@ -139,6 +139,14 @@ TABLE = np.arange(12.0, dtype=np.float32).reshape(4, 3)
         (lambda x: sum(each * each for each in x.T.flat) - x.T.flat[1] + x.flat[2:5] * x.flat.copy()[:3], (3, 2)),
         (lambda x: x.sum() + np.ma.filled(x, 3) * (1 + np.ma.is_masked(x)), (4,)),
         (lambda x: np.ma.getdata(x) + x if np.ma.getmask(x) is np.ma.nomask else x, (4,)),
+        (
+            lambda x: np.cos(np.asarray(x.T.flat)) + np.array(x.flat, np.float64).sum() + np.sum(x.flat) * len(x.flat),
+            (2, 2),
+        ),
+        (
+            lambda x: np.concatenate([x.flat, x.T.flat]).reshape(2, -1) @ np.sin(x.flat) + np.multiply(x[0], x[1].flat),
+            (2, 2),
+        ),
         (lambda x: (x.flat > 0.1) * x.flat[[3, 0, 1, 1]], (2, 2)),
     ],
 )
