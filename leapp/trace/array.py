@@ -291,6 +291,8 @@ class _Call:
         if value.stale_since is not None:
             self.recording.check_fresh(value, self.place)
             self.copies.append((value.memory, value.stale_since))
+        if value.buffer:
+            self.recording.constants.check_watched(tensor_of(array), self.place)
         if value.dynamic:
             self.dynamic = True
         self.memories.append((owner_of(array), value.memory))
@@ -625,6 +627,8 @@ class _Target:
             with no_hooks():
                 recording.constants.arrays_in_trace = True
                 recording.constants.mark_written(self.address[0], tensor_of(self.array))
+                if type(self.thing) is not TracedNpArray:
+                    recording.constants.watch(self.address[0])
         if type(self.thing) is TracedNpArray:
             new = Value(recording, node, self.memory, 0, self.value.origin if self.value is not None else None)
             new.buffer = self.value is None or self.value.buffer
@@ -748,7 +752,7 @@ def _shortly(ufunc: Any, inputs: tuple[Any, ...]) -> Any:
         kind = type(each)
         if kind is TracedNpArray:
             value, array = each._leapp, each._plain
-            if value is None or array is None or value.stale_since is not None or value.dynamic:
+            if value is None or array is None or value.stale_since is not None or value.dynamic or value.buffer:
                 return NotImplemented
             owner = value.recording
             if owner is not recording:

@@ -177,6 +177,13 @@ class Constant:
         return self.digest if self.digest is not None else bytes_digest(self.snapshot)
 
 
+def _content_of(untyped: Any) -> bytes:
+    """The bytes of a storage on the CPU."""
+    with no_hooks():
+        seen: bytes = torch.empty(0, dtype=torch.uint8).set_(untyped).numpy().tobytes()
+    return seen
+
+
 @dataclass
 class _Storage:
     """All constants taken from one storage; ``keeper`` holds it so that its address is not given out again."""
@@ -188,6 +195,8 @@ class _Storage:
     address: int
     """What it is known by: that of its first storage object."""
     written: bool = False
+    after: bytes | None = None
+    """What it held after the last recorded write, where others may write it unseen; None where nobody can."""
     constants: list[Constant] = field(default_factory=list)
     """All of them, in the order of their first use."""
     reach: Ranges[Constant] = field(default_factory=Ranges)
@@ -231,6 +240,7 @@ class Constants:
         self._extents: Ranges[_Storage] = Ranges()
         """All of them that lie in the program's own memory, by the addresses they reach over."""
         self.changes = 0
+        self._watched = False
         """Counts what may make a node that stood for some memory stand for it no longer."""
         self.in_trace: set[int] = set()
         """Addresses of storages that the trace owns, at least in part."""
@@ -421,7 +431,31 @@ class Constants:
         if stored is None:
             return
         stored.written = True
+        if stored.after is not None:
+            stored.after = _content_of(stored.keeper)
         self.mark_owned(stored.address, tensor)
+
+    def watch(self, address: int) -> None:
+        """A recorded call wrote a plain array of NumPy's, which tells nobody when it is written by others."""
+        stored = self._storages.get(address)
+        if stored is not None:
+            stored.after = _content_of(stored.keeper)
+            self._watched = True
+
+    def check_watched(self, tensor: torch.Tensor, place: Place) -> None:
+        """Refuse memory of the trace that was written by a call that nobody heard of."""
+        if not self._watched:
+            return
+        untyped = tensor.untyped_storage()
+        stored = self._storages.get(untyped._cdata) or self._overlapping(untyped)
+        if stored is not None and stored.after is not None and stored.after != _content_of(stored.keeper):
+            raise UnrecordableOpError(
+                node=self._node_name,
+                op="a write into a plain array",
+                where=f"{place.code.co_filename}:{place.line}",
+                why="the array was written by a recorded call first, and then by one that NumPy tells nobody of",
+                advice="Write the array that the recorded call gave back: y = np.add(a, b, out=x); y *= 2.",
+            )
 
     def mark_owned(self, address: int, tensor: torch.Tensor) -> None:
         """From now on what ``tensor`` sees is part of the trace, if it is memory of a constant."""

@@ -315,6 +315,7 @@ class Recording:
         backwards = tuple(axis for axis, stride in enumerate(array.strides) if stride < 0)
         if not backwards:
             tensor = tensor_of(array)
+            self.constants.check_watched(tensor, place)
             node, memory, address = self.constants.use(tensor, place, made_inside)
             if array.nbytes <= _SHORT_BYTES:
                 form = self.constants.changes, array.tobytes(), array.shape, array.dtype
@@ -410,6 +411,8 @@ class Recording:
             raise self.foreign(value, place)
         if value.stale_since is not None:
             self.check_fresh(value, place)
+        if value.buffer and is_array(leaf.tensor):
+            self.constants.check_watched(_tensor(leaf.tensor), place)
         return value.fx
 
     def check_fresh(self, value: Value, place: Place) -> None:

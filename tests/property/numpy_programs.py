@@ -178,7 +178,9 @@ class Drawing:
             if sign in "@#":
                 name = self.name(exact=exact)
             elif sign == "~":
-                target = name = target or self.name(writable=True, exact=exact, unheard="~[" in form or "~." in form)
+                target = name = target or self.name(
+                    writable=True, exact=exact, unheard=form.startswith(("~[", "~.", "~{"))
+                )
             elif sign == "$":
                 name = self.of(NUMBERS) if self.draw(st.booleans()) else self.name(exact=exact)
             else:

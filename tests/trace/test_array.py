@@ -283,6 +283,15 @@ def test_writes(record, function, shape):
 BUFFER = np.zeros(4, np.float32)
 
 
+class OUTSIDE:
+    made = [np.zeros(4, np.float32) for _ in range(64)]
+
+    @classmethod
+    def copy_of(cls):
+        """An array that was made before any node was open."""
+        return cls.made.pop()
+
+
 def test_a_buffer_that_outlives_the_node(record):
     def function(x):
         np.add(x, 1, out=BUFFER)
@@ -368,6 +377,26 @@ def out_of_numbers_alone(x):
 )
 def test_writes_where_memory_is_shared_or_is_not(record, function, shape):
     check(record, function, shape)
+
+
+@pytest.mark.parametrize("used", [lambda x, plain, back: x + plain, lambda x, plain, back: x * back])
+@pytest.mark.parametrize("last", [lambda used: used * 1, lambda used: used])
+def test_a_plain_array_is_refused_once_it_was_written_unheard(record, used, last):
+    def heard(x):
+        plain = OUTSIDE.copy_of()
+        back = np.add(x, 1, out=plain)
+        back *= 2
+        return last(used(x, plain, back))
+
+    def unheard(x):
+        plain = OUTSIDE.copy_of()
+        back = np.add(x, 1, out=plain)
+        np.ndarray.__imul__(plain, 2)
+        return last(used(x, plain, back))
+
+    check(record, heard, (4,))
+    with pytest.raises(errors.UnrecordableOpError, match="a write into a plain array"):
+        record(unheard, *arrays((4,)))
 
 
 @pytest.mark.parametrize(
