@@ -39,11 +39,23 @@ if TYPE_CHECKING:
 # Products
 
 
+_OF_BLAS: Final = frozenset((torch.float32, torch.float64, torch.complex64, torch.complex128))
+
+
+def _scaled(a: Any, b: Any) -> Any:
+    """A product with a number; 0 times anything, NaN too, is 0 where NumPy has BLAS do it."""
+    of, by = (a, b) if b.ndim == 0 else (b, a)
+    product = torch.mul(a, b)
+    if of.dtype not in _OF_BLAS or math.prod(shape_of(of)) < 2:
+        return product
+    return torch.where(by == 0, 0, product)
+
+
 def _dot(a: Any, b: Any, out: Any = None) -> Any:
     del out
     a, b = together(a, b)
     if a.ndim == 0 or b.ndim == 0:
-        return torch.mul(a, b)
+        return _scaled(a, b)
     if b.ndim > 2:
         return _contracted(a, b, (a.ndim - 1,), (b.ndim - 2,))
     return modular(torch.matmul, a, b)
@@ -52,7 +64,7 @@ def _dot(a: Any, b: Any, out: Any = None) -> Any:
 def _inner(a: Any, b: Any, /) -> Any:
     a, b = together(a, b)
     if a.ndim == 0 or b.ndim == 0:
-        return torch.mul(a, b)
+        return _scaled(a, b)
     if b.ndim == 1:
         return modular(torch.matmul, a, b)
     return _contracted(a, b, (a.ndim - 1,), (b.ndim - 1,))
@@ -96,7 +108,7 @@ def _contracted(a: Any, b: Any, of_a: Sequence[int], of_b: Sequence[int]) -> Any
 def _kron(a: Any, b: Any) -> Any:
     a, b = together(a, b)
     if a.ndim == 0 or b.ndim == 0:
-        return torch.mul(a, b)
+        return _scaled(a, b)
     # Not torch.kron: it takes no tensor whose elements lie in another order than its axes.
     count = max(a.ndim, b.ndim)
     of_a, of_b = ((1,) * (count - each.ndim) + shape_of(each) for each in (a, b))

@@ -171,6 +171,7 @@ class Tape:
         "measured",
         "place",
         "recording",
+        "reshaped",
         "row",
         "sample",
         "script",
@@ -189,6 +190,8 @@ class Tape:
         """Stand-ins of those arguments whose length follows the data."""
         self.measured = False
         """Whether the twin asked for a length."""
+        self.reshaped = False
+        """Whether a view was taken that the order of axes in memory allows."""
         self.script: list[Any] | None = None
         """What the twin calls while it is only tried; None while it is recorded."""
 
@@ -227,6 +230,8 @@ class Tape:
         self.graph_kwargs = {name: self._node(each) for name, each in kwargs.items()}
         if isinstance(result, torch.Tensor):
             memory, size = self._memory(result, handles), self._size(result, handles)
+            if func in _RESHAPING and memory == handles[0].memory:
+                self.reshaped = True
             node = appended(self, OpInfo(self.place, memory, (), result.dtype, size))
             return Handle(self, node, result, memory, size)
         return self._several(result, handles)
@@ -342,6 +347,8 @@ def _hollow(tensor: torch.Tensor) -> torch.Tensor:
     """A tensor of the same shape, strides and dtype without elements."""
     return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
 
+
+_RESHAPING: Final = frozenset((torch.reshape, torch.ravel, torch.flatten))
 
 _TRIED: Final = -2
 """Memory number of what is not recorded."""

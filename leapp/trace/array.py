@@ -534,7 +534,10 @@ def _result(call: _Call, result: Any, handle: Handle) -> Any:
         if memory != shared:
             recorder.info[node] = recorder.info[node]._replace(memory=shared)
             stale_since = len(recorder.info)
-        else:  # a view of a copy that stands for a view
+        else:
+            if call.tape.reshaped:
+                recording.note_layout(result)
+            # A view of a copy that stands for a view is no fresher.
             stale_since = min((since for each, since in call.copies if each == shared), default=None)
         memory = shared
     elif (

@@ -7,7 +7,7 @@ difference until one of the two is written. Where that happens a clone goes betw
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from torch import fx
@@ -51,7 +51,32 @@ def keep_copies(recorder: Recorder) -> dict[fx.Node, fx.Node]:
                 if info[node].dtype == info[source].dtype:
                     separate.append(node)
                 break
-    return {node: _clone_behind(recorder, node) for node in separate}
+    laid_out = {
+        node: _laid_out_behind(recorder, node, order)
+        for node, order in recorder.laid_out.items()
+        if info[node].memory in written and node.op not in ("placeholder", "get_attr")
+    }
+    return {**{node: _clone_behind(recorder, node) for node in separate}, **laid_out}
+
+
+def _laid_out_behind(recorder: Recorder, node: fx.Node, order: tuple[int, ...]) -> fx.Node:
+    """A copy with the axes in memory as NumPy had them: torch's own result may lie in another order."""
+    form = recorder.info[node]
+    steps: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = [
+        (torch.clone, (), {"memory_format": torch.contiguous_format})
+    ]
+    if order != tuple(range(len(order))):
+        back = tuple(order.index(axis) for axis in range(len(order)))
+        steps = [(torch.permute, (order,), {}), *steps, (torch.permute, (back,), {})]
+    made: list[fx.Node] = []
+    for target, args, kwargs in steps:
+        source = made[-1] if made else node
+        with recorder.graph.inserting_after(source):
+            made.append(recorder.graph.create_node("call_function", target, (source, *args), kwargs, target.__name__))
+    node.replace_all_uses_with(made[-1], delete_user_cb=lambda user: user is not made[0])
+    for each in made:
+        recorder.info[each] = OpInfo(form.place, form.memory, (), form.dtype, form.shape)
+    return made[-1]
 
 
 def _sources(recorder: Recorder, node: fx.Node) -> list[fx.Node]:

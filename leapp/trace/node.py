@@ -291,6 +291,14 @@ class Recording:
                 return None
         return value
 
+    def note_layout(self, view: Any) -> None:
+        """Torch must lay out the owner of a view as NumPy did, or the same call would give a copy."""
+        owner = owner_of(view)
+        value = self.array_over(view)
+        if value is not None and value.fx is not None and owner.ndim > 1:
+            order = sorted(range(owner.ndim), key=lambda axis: -owner.strides[axis])
+            self.recorder.laid_out[value.fx] = tuple(order)
+
     def use_array(
         self, array: Any, place: Place, made_inside: bool | None = None
     ) -> tuple[torch.Tensor, fx.Node, int, int]:

@@ -57,6 +57,8 @@ class Recorder:
         self.info: dict[fx.Node, OpInfo] = {}
         self.order: dict[fx.Node, int] = {}
         """Place of every node that was ever recorded, erased ones counted; filled by ``finish``."""
+        self.laid_out: dict[fx.Node, tuple[int, ...]] = {}
+        """Order of the axes in memory, the slowest first, of what a view was taken of that only this order allows."""
         self._memories = NO_MEMORY
         self._inputs: dict[str, None] = {}
         self._last_input: fx.Node | None = None

@@ -52,6 +52,16 @@ def test_dot(dtype):
                 check(np.dot, a, b)
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.complex64, np.int32])
+@pytest.mark.parametrize("shape", [(3,), (1, 2), (1,), ()])
+def test_zero_times_what_is_not_finite(dtype, shape):
+    array = np.full(shape, 7 if np.dtype(dtype).kind == "i" else np.nan).astype(dtype)
+    with np.errstate(all="ignore"):
+        for number in (dtype(0), dtype(2)):
+            check(np.dot, array, number)
+            check(np.inner, number, array)
+
+
 @pytest.mark.parametrize("function", [np.dot, np.inner, np.vdot, np.outer, np.kron])
 def test_operands_of_unlike_dtypes_and_numbers_are_strong(function):
     for dtype in DTYPES:

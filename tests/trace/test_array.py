@@ -343,6 +343,20 @@ def array_of_a_scalar(x):
     return {"line": line, "total": total + 0}
 
 
+def written_through_a_row_of_it(x):
+    y = x.T.copy() * 2
+    y.flat[0] = 1
+    row = np.exp(y).reshape(-1)
+    row[1:3] = 5
+    return {"y": y, "row": row}
+
+
+def written_through_a_row_of_its_transpose(x):
+    y = np.concatenate([x.T, x.T]).T.copy("F")
+    y.T.reshape(-1)[2] = 7
+    return y
+
+
 def sorted_where_it_lies(x):
     y = x * 1
     y.sort()
@@ -370,6 +384,8 @@ def out_of_numbers_alone(x):
         (copies_of_meshgrid, (3,)),
         (element_at_a_traced_place, (4,)),
         (array_of_a_scalar, (3,)),
+        (written_through_a_row_of_it, (2, 3)),
+        (written_through_a_row_of_its_transpose, (2, 3)),
         (sorted_where_it_lies, (5,)),
         (out_larger_than_the_result, (3,)),
         (out_of_numbers_alone, (3,)),
