@@ -77,6 +77,7 @@ def _put() -> None:
     for name in _CONSTRUCTORS:
         _wrap(np, name, _constructor)
     _wrap(np, "fromiter", _from_iterator)
+    _wrap(np, "asarray_chkfinite", _checked_array)
     _wrap(_Concatenator, "__getitem__", _in_brackets)
     _wrap(np, "ndenumerate", _enumerated)
     _wrap(np, "nditer", _read_by("numpy.nditer"))
@@ -213,6 +214,19 @@ def _as_arrays(thing: Any) -> Any:
     return thing
 
 
+def _checked_array(original: Any) -> Callable[..., Any]:
+    """``np.asarray_chkfinite``: the check is a guard, which raises as ever; the array is the one that was given."""
+
+    def wrapper(a: Any, dtype: Any = None, order: Any = None) -> Any:  # NumPy's own names
+        value = _first_value((a,))
+        if value is None:
+            return original(a, dtype, order)
+        original(plain_deep(a), dtype, order)
+        return _of_traced(_np_asarray, (a,), {"dtype": dtype, "order": order}, value)
+
+    return wrapper
+
+
 def _from_iterator(original: Any) -> Callable[..., Any]:
     """``np.fromiter``: the values are looked at before NumPy takes them."""
 
@@ -228,6 +242,7 @@ def _from_iterator(original: Any) -> Callable[..., Any]:
     return wrapper
 
 
+_np_asarray: Final = np.asarray
 _np_array: Final = np.array
 """NumPy's own, whatever stands there while a session is open."""
 

@@ -1000,3 +1000,14 @@ def test_questions_about_masks_are_no_reads_of_data(record):
         return x * 2
 
     check(record, function, (3,))
+
+
+def test_asarray_chkfinite_checks_and_hands_on(record):
+    def function(x):
+        y = x * 2
+        np.asarray_chkfinite(y)[0] = 5
+        return np.asarray_chkfinite([y[0], x[1]], dtype=np.float64) + y[1]
+
+    check(record, function, (3,))
+    with pytest.raises(ValueError, match="infs or NaNs"):
+        record(lambda x: np.asarray_chkfinite(x), np.array([1, np.nan]))
