@@ -161,12 +161,16 @@ class Drawing:
             name
             for name in self.names
             if not (exact and name in self.inexact)
-            # What stands outside is a plain array: NumPy tells nobody of an assignment to its elements.
-            and not (unheard and any(np.may_share_memory(self.live[name], self.live[each]) for each in self.plain))
+            # Of an assignment to elements of a plain array, which follows from no input, NumPy tells nobody.
+            and not (unheard and (name not in self.fed or self.sees_outside(name)))
             and (not writable or (isinstance(self.live[name], np.ndarray) and self.live[name].flags.writeable))
         ]
         # The newest ones often, so that programs are deep.
         return self.of([*fitting, *fitting[-3:], *fitting[-3:]]) if fitting else None
+
+    def sees_outside(self, name: str) -> bool:
+        """Whether something lies in memory that the program has from outside."""
+        return any(np.may_share_memory(self.live[name], self.live[each]) for each in self.plain)
 
     def filled(self, form: str) -> tuple[str, set[str]] | None:
         """A statement with names in it, and those names."""
