@@ -24,7 +24,7 @@ from leapp.ops import _np_twin, numpy_indexing, numpy_ufuncs
 from leapp.ops._np_checks import EXACT
 from leapp.ops._np_loops import plan_of
 from leapp.ops._np_row import NoTwin, Op, Through, Unsupported
-from leapp.ops._np_samples import SAMPLE_ABOVE, place_of, sample_of, sampled
+from leapp.ops._np_samples import SAMPLE_ABOVE, fewer, place_of, sample_of, sampled
 from leapp.ops.numpy_table import row_of
 from leapp.ops.numpy_ufuncs import ufunc_twin
 from leapp.ops.torch_table import row_of as torch_row_of
@@ -1031,19 +1031,19 @@ def _is_operand(thing: Any) -> bool:
     return not isinstance(thing, (list, tuple, dict))
 
 
-def _part_holds(call: _Call, func: Any, row: Op, args: Any, kwargs: Any, fewer: Any) -> bool:
-    """Whether NumPy and the twin agree on ``fewer``, a part of what a large call was given; False for no part.
+def _part_holds(call: _Call, func: Any, row: Op, args: Any, kwargs: Any, part: Any) -> bool:
+    """Whether NumPy and the twin agree on ``part`` of what a large call was given; False for no part.
 
     Raises TwinDisagreesError.
     """
     assert row.twin is not None
-    if fewer is None or not call.recording.session.options.self_check:
+    if part is None or not call.recording.session.options.self_check:
         return False
     _np_twin.building(Untaped())
     try:
         with no_hooks(), numpys_own_rules():
-            given = [call.tensor(each, cut) for each, cut in zip(args, fewer[0], strict=True)]
-            words = {name: call.tensor(each, fewer[1][name]) for name, each in kwargs.items()}
+            given = [call.tensor(each, cut) for each, cut in zip(args, part[0], strict=True)]
+            words = {name: call.tensor(each, part[1][name]) for name, each in kwargs.items()}
             made = row.twin(*given, **words)
     except (Unsupported, RuntimeError, NotImplementedError, TypeError, ValueError, IndexError):
         return False  # the call itself will say what is wrong
@@ -1051,8 +1051,8 @@ def _part_holds(call: _Call, func: Any, row: Op, args: Any, kwargs: Any, fewer: 
         _np_twin.built()
     if not isinstance(made, torch.Tensor):
         return False
-    checker = _Checker(call, func.__name__, row.check, func, *fewer)
-    checker.compare(func(*fewer[0], **fewer[1]), Handle(call.tape, None, made, NO_MEMORY, tuple(made.shape)))
+    checker = _Checker(call, func.__name__, row.check, func, *part)
+    checker.compare(func(*part[0], **part[1]), Handle(call.tape, None, made, NO_MEMORY, tuple(made.shape)))
     return True
 
 
@@ -1158,6 +1158,9 @@ def _indexed(array: TracedNpArray, index: Any) -> Any:
         return _kept_wire(array, result) if value is not None else result
     result = base[plain(index)]
     call = _Call(recording, caller(2))
+    if isinstance(index, np.ndarray) and index.size > SAMPLE_ABOVE and index.dtype.kind in "iu":
+        fewer_places = _by_places((base, plain(index)), {})
+        call.tape.hollow = _part_holds(call, operator.getitem, _GETITEM, (array, index), {}, fewer_places)
     x = call.operand(array)
     place = call.handle(index)
     made = _run_twin(call, "ndarray.__getitem__", lambda: numpy_indexing.getitem(x, place))
@@ -1165,6 +1168,10 @@ def _indexed(array: TracedNpArray, index: Any) -> Any:
         return result
     call.dynamic = call.dynamic or _by_mask(index)
     return _finish(_Checker(call, "ndarray.__getitem__", EXACT, None, (), {}), result, made)
+
+
+_by_places: Final = fewer(1, "index")
+_GETITEM: Final = Op(operator.getitem, twin=numpy_indexing.getitem)
 
 
 def _by_mask(index: Any) -> bool:
@@ -1338,8 +1345,11 @@ def _in_place(self: TracedNpArray, name: str, function: Any, args: Any, kwargs: 
         return
     call = _Call(recording, caller(3))
     target = _Target(call, self)
-    given = call.handle((self, *args), copied=True)
     row = row_of(function)
+    if type(row) is Op and row.part is not None and self.size > SAMPLE_ABOVE:
+        part = row.part(plain((self, *args)), kwargs)
+        call.tape.hollow = _part_holds(call, function, row, (self, *args), kwargs, part)
+    given = call.handle((self, *args), copied=True)
     bound(*plain(args), **plain(kwargs))
     if type(row) is not Op or row.twin is None:
         _no_row(call, function, row)

@@ -14,6 +14,7 @@ from leapp.graph.check import run_graph
 from leapp.graph.passes import EXPORT_PASSES
 from leapp.ops import numpy_indexing, numpy_table
 from leapp.ops._np_samples import SAMPLE_ABOVE, place_of, sample_of, sampled
+from leapp.trace import array
 
 pytestmark = pytest.mark.filterwarnings("ignore::leapp.errors.UnusedInputWarning")
 
@@ -26,6 +27,12 @@ PLACES = np.arange(COUNT)[::-1].reshape(300, 240) * 7 % 240
 def places(a):
     """Indices that follow the data, some counted from the end."""
     return (a * 50).astype(np.int64) % 400 - 200
+
+
+def sorted_in_place(a):
+    a = a + 1
+    a.sort(axis=0)
+    return a
 
 
 CALLS = {
@@ -61,6 +68,7 @@ CALLS = {
     "take, by name": (np.take, lambda a, b: b[0].take(indices=places(a))),
     "take, known places": (np.take, lambda a, b: np.take(a[0], PLACES)),
     "take of a table": (np.take, lambda a, b: np.take(TABLE, places(a))),
+    "sort in place": (np.sort, lambda a, b: sorted_in_place(a)),
     "sort": (np.sort, lambda a, b: np.sort(a)),
     "sort along the first axis": (np.sort, lambda a, b: np.sort(a, axis=0)),
     "sort all": (np.sort, lambda a, b: np.sort(a, axis=None)),
@@ -146,6 +154,23 @@ def test_a_wrong_twin_is_found_by_few_elements(make_session, change_row, name):
     change_row(function, twin=wrong)
     with pytest.raises(errors.TwinDisagreesError):
         recorded(make_session(), call, *drawn(0))
+
+
+@pytest.mark.parametrize(
+    "call", [lambda a, b: b[0][places(a)], lambda a, b: b[:2].T[PLACES], lambda a, b: b[PLACES[0]]]
+)
+def test_elements_by_an_array_of_places(make_session, monkeypatch, call):
+    first, second = drawn(0), drawn(1)
+    _, session = recorded(make_session(), call, *first)
+    inputs = dict(zip(("a", "b"), map(torch.from_numpy, second), strict=True))
+    graph = session.completed[0].recordings[0].graph
+    np.testing.assert_array_equal(run_graph(run_passes(graph, EXPORT_PASSES), inputs)["out"].numpy(), call(*second))
+
+    twin = numpy_indexing.getitem
+    monkeypatch.setattr(array, "_GETITEM", dataclasses.replace(array._GETITEM, twin=lambda *args: twin(*args) + 1))
+    monkeypatch.setattr(numpy_indexing, "getitem", lambda *args: twin(*args) + 1)
+    with pytest.raises(errors.TwinDisagreesError):
+        recorded(make_session(), call, *first)
 
 
 def test_a_bound_that_follows_from_the_operands_is_that_of_the_sample(make_session, change_row):
