@@ -115,18 +115,16 @@ def bytes_digest(tensor: torch.Tensor) -> str:
 def same_bytes(first: torch.Tensor, second: torch.Tensor) -> bool:
     """Whether two CPU tensors of equal shape and dtype hold the same bytes; NaN equals itself, 0.0 is not -0.0."""
     with no_hooks(), torch.no_grad():
-        if not first.numel():
-            return True
-        return torch.equal(*_as_words(first, second))
+        one, other = (each.detach().cpu().resolve_conj().resolve_neg().contiguous() for each in (first, second))
+        size = one.numel() * one.element_size()
+        if size != other.numel() * other.element_size():
+            return False
+        return not size or not _memcmp(one.data_ptr(), other.data_ptr(), size)
 
 
-def _as_words(*tensors: torch.Tensor) -> list[torch.Tensor]:
-    """The elements of equal tensors in row-major order as bytes; eight at a time where that is possible."""
-    packed = [each.detach().resolve_conj().resolve_neg().contiguous() for each in tensors]
-    # A single element is contiguous with any stride, which no view of another dtype accepts.
-    flat = [each.as_strided((each.numel(),), (1,)) for each in packed]
-    fits = all((each.numel() | int(each.storage_offset())) * each.element_size() % 8 == 0 for each in flat)
-    return [each.view(torch.int64 if fits else torch.uint8) for each in flat]
+_memcmp: Any = ctypes.CDLL(None).memcmp
+"""Several times as fast as torch.equal on words of bytes."""
+_memcmp.argtypes = ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t
 
 
 Step = tuple[Any, tuple[Any, ...]]
