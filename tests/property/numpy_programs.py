@@ -156,21 +156,21 @@ class Drawing:
     def of(self, things: Any) -> Any:
         return self.draw(st.sampled_from(things))
 
-    def name(self, *, exact: bool = False, writable: bool = False, unheard: bool = False) -> str | None:
+    def name(self, *, exact: bool = False, writable: bool = False) -> str | None:
         fitting = [
             name
             for name in self.names
-            if not (exact and name in self.inexact)
-            # Of an assignment to elements of a plain array, which follows from no input, NumPy tells nobody.
-            and not (unheard and (name not in self.fed or self.sees_outside(name)))
-            and (not writable or (isinstance(self.live[name], np.ndarray) and self.live[name].flags.writeable))
+            if not (exact and name in self.inexact) and (not writable or self.may_be_written(name))
         ]
         # The newest ones often, so that programs are deep.
         return self.of([*fitting, *fitting[-3:], *fitting[-3:]]) if fitting else None
 
-    def sees_outside(self, name: str) -> bool:
-        """Whether something lies in memory that the program has from outside."""
-        return any(np.may_share_memory(self.live[name], self.live[each]) for each in self.plain)
+    def may_be_written(self, name: str) -> bool:
+        """Whether writes are heard: of those of plain arrays, which follow from no input, NumPy tells nobody."""
+        array = self.live[name]
+        if not isinstance(array, np.ndarray) or not array.flags.writeable or name not in self.fed:
+            return False
+        return not any(np.may_share_memory(array, self.live[each]) for each in self.plain)
 
     def filled(self, form: str) -> tuple[str, set[str]] | None:
         """A statement with names in it, and those names."""
@@ -182,9 +182,7 @@ class Drawing:
             if sign in "@#":
                 name = self.name(exact=exact)
             elif sign == "~":
-                target = name = target or self.name(
-                    writable=True, exact=exact, unheard=form.startswith(("~[", "~.", "~{"))
-                )
+                target = name = target or self.name(writable=True, exact=exact)
             elif sign == "$":
                 name = self.of(NUMBERS) if self.draw(st.booleans()) else self.name(exact=exact)
             else:
