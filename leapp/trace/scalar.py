@@ -389,9 +389,17 @@ def _property(name: str, function: Any) -> property:
 
 def _indexed(self: Any, index: Any) -> Any:
     """``x[()]``, ``x[...]`` and ``x[None]``: the same number in another shape."""
-    result = plain_scalar(self)[index]
+    parts = index if isinstance(index, tuple) else (index,)
+    result = plain_scalar(self)[plain_deep(index)]
     if isinstance(result, np.generic):
         return self
+    if any(isinstance(each, np.ndarray) and plain_deep(each) is not each for each in parts):
+        recording = array_module().recording_of(array_module().first_value((self, *parts)))
+        if recording is not None:
+            recording.session.escapes.no_twin(
+                "ndarray.__getitem__", recording.name, "a truth value as an index adds an axis"
+            )
+        return result
     return array_module().computed(_reshape, (self, result.shape), {}, result)
 
 

@@ -436,6 +436,15 @@ def test_what_holds_for_every_length_is_recorded(record, function):
         np.testing.assert_allclose(replay(recording, fresh)[0], function(fresh[fresh > 0]), rtol=1e-6)
 
 
+def test_a_number_indexed_by_a_traced_truth_value_is_named(record):
+    def function(x):
+        largest = x.max()
+        return x + largest[largest > 0].sum()
+
+    with pytest.warns(errors.NoTwinWarning, match="a truth value as an index"):
+        record(function, np.array([1.0, 2.0]))
+
+
 def test_a_truth_value_is_written_by_nothing(record):
     def function(x):
         first = second = x[0] > x[1]
