@@ -218,12 +218,19 @@ def _dynamo_model(
 
     from leapp.export._onnx_decompositions import lowered
     from leapp.export._onnx_forms import NoFormError, in_known_forms
+    from leapp.export._onnx_numbers import translations, with_exact_numbers
     from leapp.export._recording import culprit_by_op, tagged_culprit, unsupported
     from leapp.export.pt2 import exported_program
 
     def convert(program: torch.export.ExportedProgram) -> Any:
         return torch.onnx.export(
-            lowered(program), (), dynamo=True, opset_version=options.opset_version, optimize=False, verbose=False
+            with_exact_numbers(lowered(program)),
+            (),
+            dynamo=True,
+            opset_version=options.opset_version,
+            optimize=False,
+            verbose=False,
+            custom_translation_table=translations(),
         )
 
     program = exported_program(recording, example, format)
@@ -328,6 +335,22 @@ def _worth_folding(node: Any) -> bool | None:
     return None
 
 
+@contextlib.contextmanager
+def _without_fused_limits() -> Iterator[None]:
+    """Leave Min and Max as they are: fused, their limits are named after the input, and those of two pairs collide."""
+    from onnxscript import rewriter
+    from onnxscript.rewriter.rules.common import _min_max_to_clip
+
+    own: Any = rewriter
+    before = own._DEFAULT_REWRITE_RULES
+    fused = {id(each) for each in vars(_min_max_to_clip).values()}
+    own._DEFAULT_REWRITE_RULES = type(before)(each for each in before if id(each) not in fused)
+    try:
+        yield
+    finally:
+        own._DEFAULT_REWRITE_RULES = before
+
+
 def _optimise(model: Any) -> None:
     """Fold constants and simplify, as torch.onnx.export(optimize=True) does.
 
@@ -340,7 +363,8 @@ def _optimise(model: Any) -> None:
     # Each use of a tied weight may have been folded into a transpose of its own.
     once = common.DeduplicateInitializersPass(size_limit=_LARGEST_FOLDED)
     if len(model.graph) <= _LARGE_GRAPH_NODES:
-        optimizer.optimize_ir(model, should_fold=_worth_folding)
+        with _without_fused_limits():
+            optimizer.optimize_ir(model, should_fold=_worth_folding)
         once(model)
         return
     Sequential(common.InlinePass())(model)
