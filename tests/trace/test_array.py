@@ -14,6 +14,9 @@ import torch
 
 import leapp
 from leapp import _api, annotate, errors
+from leapp.graph._base import run_passes
+from leapp.graph.check import run_graph
+from leapp.graph.passes import EXPORT_PASSES
 
 
 def arrays(*shapes, dtype=np.float32, seed=0):
@@ -434,6 +437,20 @@ def test_what_holds_for_every_length_is_recorded(record, function):
     recording = record(lambda x: function(x[x > 0]), np.array([1.0, 3, -2, 2], np.float32))
     for fresh in (np.array([1.0, -3, -2, 2], np.float32), np.array([5.0, 3, 2, 7], np.float32)):
         np.testing.assert_allclose(replay(recording, fresh)[0], function(fresh[fresh > 0]), rtol=1e-6)
+
+
+@pytest.mark.parametrize("more", [np.atleast_2d, np.atleast_3d])
+def test_more_axes_of_what_is_as_long_as_the_data_say_beside_a_write(record, more):
+    def function(x):
+        y = x * 1
+        y[0] = x[1]
+        return more(x[x > 0]) * y[0]
+
+    graph = run_passes(record(function, np.array([1.0, 3, -2, 2])).graph, EXPORT_PASSES)
+    fresh = np.array([1.0, 3, 5, 2])
+    np.testing.assert_array_equal(
+        run_graph(graph, {"x0": torch.from_numpy(fresh.copy())})["y"].numpy(), function(fresh)
+    )
 
 
 def test_a_number_indexed_by_a_traced_truth_value_is_named(record):

@@ -92,4 +92,7 @@ def _as_view(recording: NodeGraph, call: fx.Node, node: fx.Node, source: Any) ->
     if call.target in _BROADCAST:
         node.op, node.target, node.args, node.kwargs = "call_method", "expand", (source, shape), {}
     else:
+        given = recording.specs.get(source.name) if isinstance(source, fx.Node) else None
+        if given is not None and len(given.shape) == 1 and len(shape) > 1:
+            shape = (1, -1, 1)[: len(shape)]  # its length may follow the data
         node.op, node.target, node.args, node.kwargs = "call_function", torch.reshape, (source, shape), {}
