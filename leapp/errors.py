@@ -323,6 +323,16 @@ class UntracedOpWarning(LeappWarning):
     )
 
 
+class UnseenWriteWarning(UntracedOpWarning):
+    """A traced value was assigned to elements of an array whose writes are not seen."""
+
+    what = (
+        "{op} at {where} writes a traced value of node {node!r} into a plain array, of which NumPy tells nobody; what "
+        "the array holds is frozen in the export."
+    )
+    remedy = "Make the array inside the node with np.array(), np.copy() or np.zeros(), whose writes are seen, or declare it as an input."
+
+
 class NoTwinWarning(UntracedOpWarning):
     """A NumPy call that has no torch equivalent ran, and was not recorded."""
 

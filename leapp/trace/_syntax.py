@@ -48,6 +48,18 @@ def _position(code: CodeType, instruction: int) -> tuple[int | None, int | None,
     return next(itertools.islice(code.co_positions(), instruction // 2, None), None)
 
 
+def assignments_in(code: CodeType) -> list[ast.Assign]:
+    """The statements of a code object, and of functions inside it, that assign to elements: ``x[i] = value``."""
+    last = max((line for _, _, line in code.co_lines() if line is not None), default=code.co_firstlineno)
+    return [
+        node
+        for node in (_parsed(code.co_filename) or {}).values()
+        if isinstance(node, ast.Assign)
+        and code.co_firstlineno <= node.lineno <= last
+        and any(isinstance(each, ast.Subscript) for each in node.targets)
+    ]
+
+
 @lru_cache(maxsize=256)
 def _parsed(filename: str) -> dict[_Position, ast.AST] | None:
     """Every node of a source file by its position, the outermost of equal ones; each knows its ``parent``."""

@@ -16,6 +16,7 @@ from leapp.errors import (
     NoTwinWarning,
     RandomOpWarning,
     TraceEscapeWarning,
+    UnseenWriteWarning,
     UntracedOpWarning,
 )
 from leapp.trace._syntax import node_at
@@ -129,6 +130,13 @@ class EscapePolicy:
     def no_twin(self, op: str, node: str, why: str) -> None:
         """A NumPy call with a traced argument has no equivalent that could be recorded."""
         self._report(NoTwinWarning, "untraced", node, op, why=f" Reason: {why}." if why else "")
+
+    def unseen_write(self, made: Made, node: str) -> None:
+        """A plain array becomes a constant; traced data were assigned to elements of it, as far as can be told."""
+        if self._allowed("untraced", source_line(made.place, self.root).function):
+            self._note(f"{READER}-allowed", node, made.function, made.place)
+        else:
+            self._warn(UnseenWriteWarning, READER, node, made.function, made.place)
 
     def made_by_reader(self, made: Made, node: str) -> None:
         """A plain array becomes a constant that a call made which no hook saw, of traced data as far as can be told.

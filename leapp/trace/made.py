@@ -50,11 +50,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 import numpy as np
 
 from leapp.trace._lineage import value_of
-from leapp.trace._syntax import innermost_around
+from leapp.trace._syntax import assignments_in, innermost_around
 from leapp.trace.source import Place, caller, is_machinery
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
     from types import CodeType, FrameType
 
 
@@ -182,6 +182,69 @@ def where_made(array: np.ndarray[Any, Any]) -> Made | None:
 
 
 # --- what is noted -------------------------------------------------------------------------------------------------
+
+
+class _Store(NamedTuple):
+    """``NAME[...] = value`` in a function's source."""
+
+    target: tuple[str, ...]
+    mentions: tuple[tuple[str, ...], ...]
+    line: int
+    text: str
+
+
+_stores: Final[dict[int, tuple[CodeType, tuple[_Store, ...]]]] = {}
+"""By id of a code object, which is kept."""
+_FRAMES_ASKED: Final = 16
+
+
+def where_written(array: np.ndarray[Any, Any]) -> Made | None:
+    """The assignment that put traced data into elements of a plain array, which NumPy does without a word.
+
+    Looked for in the functions that are running: an assignment to a name that means this array, of an expression that
+    names a traced value. None where there is none.
+    """
+    owner = _owner_of(array)
+    frame: FrameType | None = sys._getframe(1)
+    for _ in range(_FRAMES_ASKED):
+        while frame is not None and is_machinery(frame.f_code.co_filename):
+            frame = frame.f_back
+        if frame is None or _in_library(frame.f_code.co_filename):
+            return None
+        for store in _stores_of(frame.f_code):
+            there = _values(frame, (store.target,))
+            if (
+                there
+                and isinstance(there[0], np.ndarray)
+                and _owner_of(there[0]) is owner
+                and _first_of(frame, store.mentions) is not None
+            ):
+                place = Place(frame.f_code, store.line, frame.f_globals.get("__name__", ""))
+                return Made(place, reads_trace=True, function=store.text)
+        frame = frame.f_back
+    return None
+
+
+def _owner_of(array: np.ndarray[Any, Any]) -> Any:
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array
+
+
+def _stores_of(code: CodeType) -> tuple[_Store, ...]:
+    known = _stores.get(id(code))
+    if known is None:
+        if len(_stores) > _SITES_LIMIT:
+            _stores.clear()
+        found = []
+        for node in assignments_in(code):
+            mentions = tuple(dict.fromkeys(_mentions(node.value)))
+            for target in node.targets:
+                path = _path(target.value) if isinstance(target, ast.Subscript) else None
+                if path is not None and mentions:
+                    found.append(_Store(path, mentions, node.lineno, ast.unparse(node)))
+        known = _stores[id(code)] = code, tuple(found)
+    return known[1]
 
 
 class _Site:
@@ -387,8 +450,21 @@ def _path(node: ast.AST) -> tuple[str, ...] | None:
     return (node.id, *reversed(parts)) if isinstance(node, ast.Name) else None
 
 
-def _carried(frame: FrameType, mentions: Iterable[tuple[str, ...]]) -> _Note | None:
+def _carried(frame: FrameType, mentions: Collection[tuple[str, ...]]) -> _Note | None:
     """The note of the array that brings traced data into an expression; ``_ITSELF`` for a traced object."""
+    found = _first_of(frame, mentions)
+    if found is not None:
+        return found
+    for store in _stores_of(frame.f_code):
+        # The array that an element of the trace was assigned to, as the function says, holds traced data.
+        if store.target in mentions and _first_of(frame, store.mentions) is not None:
+            there = _values(frame, (store.target,))
+            if there and type(there[0]) is np.ndarray:
+                return _ITSELF
+    return None
+
+
+def _first_of(frame: FrameType, mentions: Iterable[tuple[str, ...]]) -> _Note | None:
     for thing in _values(frame, mentions):
         found = _carries(thing) or _first_carried(_parts(thing))
         if found is not None:

@@ -36,7 +36,7 @@ from leapp.trace.alias import old_content_is_read
 from leapp.trace.array import TracedNpArray, plain_array, wrapped
 from leapp.trace.constants import Constants, byte_range, no_hooks, plain, same_bytes
 from leapp.trace.copies import keep_copies
-from leapp.trace.made import where_made
+from leapp.trace.made import where_made, where_written
 from leapp.trace.recorder import OpInfo, Recorder
 from leapp.trace.scalar import settle
 from leapp.trace.source import Place, source_line
@@ -318,8 +318,13 @@ class Recording:
                 assert value.fx is not None
                 self.constants.add_input(value.fx, value.memory, whole)
                 self.constants.arrays_in_trace = True
-        elif self.made_here(array):
-            made_inside = True
+        else:
+            here = self.made_here(array)
+            seen = made_inside is not None or self._is_meant(array) or self.sees_trace(array)
+            written = None if seen else where_written(array)
+            if written is not None:
+                self.session.escapes.unseen_write(written, self.name)
+            made_inside = here or made_inside
         backwards = tuple(axis for axis, stride in enumerate(array.strides) if stride < 0)
         if not backwards:
             tensor = tensor_of(array)

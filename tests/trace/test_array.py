@@ -1037,3 +1037,48 @@ def test_asarray_chkfinite_checks_and_hands_on(record):
     check(record, function, (3,))
     with pytest.raises(ValueError, match="infs or NaNs"):
         record(lambda x: np.asarray_chkfinite(x), np.array([1, np.nan]))
+
+
+TEMPLATE = np.array([1.0, 2.0, 3.0], np.float32)
+
+
+def filled_template(x):
+    y = TEMPLATE.copy()
+    y[1:] = TEMPLATE[1:] + 0.25 * x[1:]
+    return x + y
+
+
+def filled_buffer(x):
+    scratch = TEMPLATE * 0
+    scratch[0] = x.max()
+    return scratch * 2 + x
+
+
+class Holder:
+    def __init__(self):
+        self.buffer = np.zeros(3, np.float32)
+
+    def __call__(self, x):
+        self.buffer[:2] = x[1:]
+        return np.concatenate([self.buffer, x])
+
+
+@pytest.mark.parametrize("function", [filled_template, Holder()], ids=["copy", "attribute"])
+def test_a_write_into_a_plain_array_is_named_where_it_stands(record, function):
+    with pytest.warns(errors.UnseenWriteWarning, match=r"\] = .* at tests/trace/test_array.py:\d+ writes a traced"):
+        record(lambda x: function(x), *arrays((3,)))
+
+
+def test_what_is_computed_from_such_an_array_is_named(record):
+    with pytest.warns(errors.UntracedOpWarning, match=r"scratch \* 2 at tests/trace/test_array.py:\d+ took a traced"):
+        record(lambda x: filled_buffer(x), *arrays((3,)))
+
+
+def test_plain_writes_into_plain_arrays_are_not_told(record):
+    def function(x):
+        y = TEMPLATE.copy()
+        y[0] = 5
+        y[1:] = np.zeros(x.shape[0] - 1)
+        return x * y
+
+    check(record, function, (3,))
