@@ -118,8 +118,8 @@ class InvalidNameError(TraceError, ValueError):
 class NotATensorError(TraceError, TypeError):
     """Something other than a tensor was declared as a port."""
 
-    what = "Node {node!r}: {direction} {port!r} is a {kind}, not a tensor."
-    remedy = "Declare tensors, or dicts, lists, tuples and dataclasses of tensors."
+    what = "Node {node!r}: {direction} {port!r} is a {kind}, not a tensor or array."
+    remedy = "Declare tensors, NumPy arrays and scalars, or dicts, lists, tuples and dataclasses of them."
 
 
 class TensorClassError(TraceError, TypeError):
@@ -221,11 +221,12 @@ class RecordingsDifferError(TraceError):
 
 
 class DataDependentBranchError(TraceError):
-    """Python decided on the value of a traced tensor."""
+    """Python decided on a traced value."""
 
-    what = "A Python branch on the value of a traced tensor in node {node!r} at {where} ({op})."
+    what = "A Python branch on a traced value in node {node!r} at {where} ({op})."
     remedy = (
-        "Only the side that was taken would be exported. Use torch.where(condition, a, b), or allow it: "
+        "Only the side that was taken would be exported. Use torch.where(condition, a, b), np.where and np.maximum for "
+        "arrays, or allow it: "
         'allow={{"branches": ["{function}"]}}.'
     )
 
@@ -297,7 +298,8 @@ class NotReplayableError(TraceError):
     what = "Node {node!r}: the recorded graph does not give the traced output {port!r}: {detail}."
     remedy = (
         "Something took part in the computation that was not recorded: an autocast context, a write through NumPy, or "
-        "a random draw. Move it out of the node."
+        "a random draw. Move it out of the node. Of eigenvectors NumPy and torch may choose other signs: make them "
+        "canonical before you use them."
     )
 
 
@@ -308,7 +310,7 @@ class TraceEscapeWarning(LeappWarning):
     """A traced value became a plain Python value."""
 
     what = "{op} at {where} reads a traced value of node {node!r}; what is computed from it is frozen in the export."
-    remedy = 'Stay in tensors, or say that it is meant: allow={{"escapes": ["{function}"]}}.'
+    remedy = 'Stay in tensors and arrays, or say that it is meant: allow={{"escapes": ["{function}"]}}.'
 
 
 class UntracedOpWarning(LeappWarning):
@@ -347,13 +349,13 @@ class RandomOpWarning(LeappWarning):
     """Random numbers were drawn inside a node."""
 
     what = "{op} at {where} draws random numbers in node {node!r}; {effect}."
-    remedy = 'Call .eval(), move the draw out of the node, or say that it is meant: allow={{"random": ["{function}"]}}.'
+    remedy = 'Call .eval() on modules, move the draw out of the node, or say that it is meant: allow={{"random": ["{function}"]}}.'
 
 
 class HiddenStateWarning(LeappWarning):
-    """A tensor that outlives the node carries values from tick to tick."""
+    """A tensor or array that outlives the node carries values from tick to tick."""
 
-    what = "A tensor that outlives node {node!r} is written at {where} and its old content reaches an output."
+    what = "A tensor or array that outlives node {node!r} is written at {where} and its old content reaches an output."
     remedy = "Hand it in with annotate.input_tensors({node!r}, ...) and give its next value as an output."
 
 
@@ -364,7 +366,10 @@ class UnusedInputWarning(LeappWarning):
         "Node {node!r}: detected the following inputs are not used in the computation or directly returned as output: "
         "{ports}"
     )
-    remedy = "Drop them from annotate.input_tensors(), unless the wider interface is meant."
+    remedy = (
+        "Drop them from annotate.input_tensors(), unless the wider interface is meant. If they should matter, the trace "
+        "was lost on the way: in compiled code, or in a plain array that was filled from them."
+    )
 
 
 class WireLostWarning(LeappWarning):

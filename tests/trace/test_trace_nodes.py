@@ -363,7 +363,7 @@ def test_names_that_no_file_can_have(make_session, name):
 
 def test_what_is_no_tensor(make_session):
     session = make_session()
-    with pytest.raises(errors.NotATensorError, match="input 'x' is a float, not a tensor"):
+    with pytest.raises(errors.NotATensorError, match="input 'x' is a float, not a tensor or array"):
         session.input_tensors("n", {"x": 1.0})
     with pytest.raises(errors.NotATensorError, match="input 'x_a' is a set"):
         session.input_tensors("n", {"x": {"a": {1}}})
