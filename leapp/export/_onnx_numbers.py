@@ -64,7 +64,7 @@ def _is_inexact(thing: Any) -> bool:
     return isinstance(thing, float) and thing == thing and float(np.float32(thing)) != thing  # noqa: PLR0124 - NaN
 
 
-def _call(graph: fx.Graph, node: fx.Node, target: Any, *args: Any, **kwargs: Any) -> fx.Node:
+def call_before(graph: fx.Graph, node: fx.Node, target: Any, *args: Any, **kwargs: Any) -> fx.Node:
     """One call more before ``node``, with the shape and dtype that it gives in that one's program."""
     with graph.inserting_before(node):
         made = graph.call_function(target, args, kwargs)
@@ -76,7 +76,7 @@ def _call(graph: fx.Graph, node: fx.Node, target: Any, *args: Any, **kwargs: Any
 
 def _scalar(graph: fx.Graph, node: fx.Node, number: Any) -> fx.Node:
     """A tensor of one number."""
-    return _call(graph, node, _aten.scalar_tensor.default, float(number), dtype=torch.float64)
+    return call_before(graph, node, _aten.scalar_tensor.default, float(number), dtype=torch.float64)
 
 
 def _take_tensors(graph: fx.Graph, node: fx.Node) -> None:
@@ -111,7 +111,7 @@ def _limit_exactly(graph: fx.Graph, node: fx.Node) -> None:
         return
     value: Any = node.args[0]
     if low is not None and high is not None:
-        value = _call(graph, node, _aten.maximum.default, value, _scalar(graph, node, low))
+        value = call_before(graph, node, _aten.maximum.default, value, _scalar(graph, node, low))
         low = None
     node.target = _aten.maximum.default if low is not None else _aten.minimum.default
     node.args, node.kwargs = (value, _scalar(graph, node, high if low is None else low)), {}
@@ -138,15 +138,15 @@ def _multiply_first(graph: fx.Graph, node: fx.Node) -> None:
     first, second, *rest = node.args
     if node.target in _PRODUCTS:
         beta, alpha = kwargs.pop("beta", 1), kwargs.pop("alpha", 1)
-        product = _call(graph, node, _PRODUCTS[node.target], second, *rest)
+        product = call_before(graph, node, _PRODUCTS[node.target], second, *rest)
         if alpha != 1:
-            product = _call(graph, node, _aten.mul.Tensor, product, _scalar(graph, node, alpha))
+            product = call_before(graph, node, _aten.mul.Tensor, product, _scalar(graph, node, alpha))
         if beta != 1:
-            first = _call(graph, node, _aten.mul.Tensor, first, _scalar(graph, node, beta))
+            first = call_before(graph, node, _aten.mul.Tensor, first, _scalar(graph, node, beta))
         node.target, node.args = _aten.add.Tensor, (first, product)
     elif node.target in _WITH_FACTOR and isinstance(second, fx.Node):
         factor = _scalar(graph, node, kwargs.pop(name))
-        node.args = (first, _call(graph, node, _aten.mul.Tensor, second, factor), *rest)
+        node.args = (first, call_before(graph, node, _aten.mul.Tensor, second, factor), *rest)
     else:
         return
     node.kwargs = kwargs

@@ -219,12 +219,13 @@ def _dynamo_model(
     from leapp.export._onnx_decompositions import lowered
     from leapp.export._onnx_forms import NoFormError, in_known_forms
     from leapp.export._onnx_numbers import translations, with_exact_numbers
+    from leapp.export._onnx_products import with_matrix_products
     from leapp.export._recording import culprit_by_op, tagged_culprit, unsupported
     from leapp.export.pt2 import exported_program
 
     def convert(program: torch.export.ExportedProgram) -> Any:
         return torch.onnx.export(
-            with_exact_numbers(lowered(program)),
+            with_matrix_products(with_exact_numbers(lowered(program))),
             (),
             dynamo=True,
             opset_version=options.opset_version,
