@@ -45,7 +45,10 @@ def keep_copies(recorder: Recorder) -> dict[fx.Node, fx.Node]:
         memory = info[node].memory
         if memory == NO_MEMORY or _by_index_arrays(recorder, node):
             continue
-        for source in _sources(recorder, node):
+        sources = _sources(recorder, node)
+        if any(info[each].memory == memory for each in sources):
+            continue  # the view that it was, of one of several
+        for source in sources:
             theirs = info[source].memory
             if theirs not in (memory, NO_MEMORY) and (memory in written or theirs in written):
                 if info[node].dtype == info[source].dtype:

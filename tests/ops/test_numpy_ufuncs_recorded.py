@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from conftest import Recorded
+from recorded import Recorded
 
 from leapp.ops.numpy_ufuncs import ROWS, method_check
 from leapp.trace.array import plain
