@@ -1082,3 +1082,15 @@ def test_plain_writes_into_plain_arrays_are_not_told(record):
         return x * y
 
     check(record, function, (3,))
+
+
+def test_a_broadcast_length_that_follows_the_data_stays_free_behind_the_last_write(record):
+    def function(x):
+        chosen = x[x > 0]
+        chosen.fill(2)
+        return np.meshgrid(x, chosen)[0]
+
+    recording = record(function, np.array([1, -1, -1], np.float32))
+    fresh = np.array([1, 2, -3], np.float32)
+    graph = run_passes(recording.graph, EXPORT_PASSES)
+    np.testing.assert_array_equal(run_graph(graph, {"x0": torch.from_numpy(fresh)})["y"], function(fresh.copy()))

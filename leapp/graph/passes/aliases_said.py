@@ -32,7 +32,10 @@ def aliases_said(recording: NodeGraph) -> PassResult:
     if not any(writes_in(recording, node) for node in recording.graph.nodes):
         return PassResult(recording, changed=False)
     changed = False
-    for node in list(recording.graph.nodes):
+    nodes = list(recording.graph.nodes)
+    # What comes behind the last write stays as it is: the lengths of an expansion are fixed.
+    last = max(index for index, node in enumerate(nodes) if writes_in(recording, node))
+    for node in nodes[:last]:
         changed = _replaced(recording, node) or changed
     return PassResult(recording, changed=changed)
 
