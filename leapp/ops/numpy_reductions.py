@@ -135,7 +135,9 @@ def _prod(
     if dtype == torch.bool:
         found = _all(x, axis=axis, keepdims=keepdims, where=where)
         return found if not_given(initial) else found & tensor(initial, torch.bool)
-    product = _fold(torch.prod, _masked(x, where, 1), axis, keepdims, dtype)
+    # NumPy multiplies float16 in float32 and rounds once: what overflows on the way may come back.
+    computed = torch.float32 if dtype == torch.float16 else dtype
+    product = _fold(torch.prod, _masked(x, where, 1), axis, keepdims, computed)
     if not not_given(initial):
         product = product * _start(initial, product.dtype)
     return cast(product, dtype)

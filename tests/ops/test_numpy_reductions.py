@@ -227,3 +227,15 @@ def test_axes_that_are_numbers_of_numpy(axis):
     for function in (np.sum, np.mean, np.std):
         check(GROUPS, function, array, axis)
         check(GROUPS, function, array, axis=axis)
+
+
+def test_a_product_of_float16_overflows_where_numpy_says():
+    from leapp.ops.numpy_table import row_of
+
+    for values in ([182, 182, 182, 0.5, 0, 3], [200, 400, 0.001, 2], [300, 300, 1, 1]):
+        array = np.array(values, np.float16)
+        with np.errstate(over="ignore"):
+            expected = np.prod(array)
+        found = row_of(np.prod).twin(torch.from_numpy(array)).numpy()
+        assert found.dtype == expected.dtype
+        np.testing.assert_allclose(found, expected, rtol=2e-3)
