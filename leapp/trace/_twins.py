@@ -226,8 +226,8 @@ class Tape:
             return result
         self.row: Row = row_of(func)
         self.args, self.kwargs = eager, keywords
-        self.graph_args = tuple([self._node(each) for each in args])
-        self.graph_kwargs = {name: self._node(each) for name, each in kwargs.items()}
+        self.graph_args = tuple([self.node_of(each) for each in args])
+        self.graph_kwargs = {name: self.node_of(each) for name, each in kwargs.items()}
         if isinstance(result, torch.Tensor):
             memory, size = self._memory(result, handles), self._size(result, handles)
             if func in _RESHAPING and memory == handles[0].memory:
@@ -320,18 +320,13 @@ class Tape:
 
     def node_of(self, thing: Any) -> Any:
         """The graph argument for a stand-in, and for nestings of them."""
-        if type(thing) is slice:
-            return thing
-        return self._node(thing)
-
-    def _node(self, thing: Any) -> Any:
         kind = type(thing)
         if kind is Handle:
             return thing.node
         if kind is list:
-            return [self._node(each) for each in thing]
+            return [self.node_of(each) for each in thing]
         if kind is tuple:
-            return tuple([self._node(each) for each in thing])
+            return tuple([self.node_of(each) for each in thing])
         if isinstance(thing, torch.Tensor):
             return self.handle_of(thing).node
         return thing

@@ -595,11 +595,7 @@ class _Target:
         value: Value | None = thing._leapp if type(thing) is TracedNpArray else None
         if value is not None and value.recording is recording:
             if value.stale_since is not None:
-                raise UnrecordableOpError(
-                    node=recording.name, op="a write", where=recording.where(call.place),
-                    why="it goes through a view that runs backwards, which torch has not",
-                    advice="Write the array itself: x[::-1] = value.",
-                )  # fmt: skip
+                raise self._backwards()
             self.node, self.memory = value.fx, value.memory
             with no_hooks():
                 self.address = recording.constants.known(tensor_of(self.array))
@@ -607,11 +603,7 @@ class _Target:
                 recording.constants.about_to_write(self.address[0])
         else:
             if any(stride < 0 for stride in np.asarray(self.array).strides):
-                raise UnrecordableOpError(
-                    node=recording.name, op="a write", where=recording.where(call.place),
-                    why="it goes through a view that runs backwards, which torch has not",
-                    advice="Write the array itself: x[::-1] = value.",
-                )  # fmt: skip
+                raise self._backwards()
             with no_hooks():
                 inside = True if type(thing) is TracedNpArray and value is None else None
                 _, self.node, self.memory, address = recording.use_array(self.array, call.place, inside)
@@ -622,6 +614,15 @@ class _Target:
         if value is not None and value.dynamic:
             call.tape.long_as_data.append(self.old)
         self.value = value
+
+    def _backwards(self) -> UnrecordableOpError:
+        """The error for a write that a graph cannot hold."""
+        recording = self.call.recording
+        return UnrecordableOpError(
+            node=recording.name, op="a write", where=recording.where(self.call.place),
+            why="it goes through a view that runs backwards, which torch has not",
+            advice="Write the array itself: x[::-1] = value.",
+        )  # fmt: skip
 
     def note(self, node: Any) -> None:
         """The node that wrote it; the array is traced from now on."""
@@ -685,7 +686,6 @@ class _Target:
 def array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
     """A ufunc, or one of its methods, that was given something traced."""
     del self
-    heard()
     out = kwargs.get("out")
     if out is not None and method == "__call__" and len(out) == 1 and getattr(out[0], "_truth", False):
         del kwargs["out"]

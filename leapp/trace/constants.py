@@ -238,8 +238,8 @@ class Constants:
         self._extents: Ranges[_Storage] = Ranges()
         """All of them that lie in the program's own memory, by the addresses they reach over."""
         self.changes = 0
-        self._watched = False
         """Counts what may make a node that stood for some memory stand for it no longer."""
+        self._watched = False
         self.in_trace: set[int] = set()
         """Addresses of storages that the trace owns, at least in part."""
         self.arrays_in_trace = False

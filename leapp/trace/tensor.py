@@ -23,6 +23,7 @@ from leapp.ops import aten
 from leapp.ops._row import Kind, Row
 from leapp.ops.filled import FILLED
 from leapp.ops.torch_table import FUSED_NAMES, GRADIENTS, LENGTHS, LISTS, MAY_DRAW, SELECTS, STATISTICS, row_of
+from leapp.trace._arrays import from_numpy
 from leapp.trace._lineage import WRAPPERS, Value, plain, plain_class, register_wrapper, traced_array
 from leapp.trace.constants import no_hooks, no_modes_below, same_bytes
 from leapp.trace.recorder import NO_MEMORY, OpInfo
@@ -549,9 +550,9 @@ def _as_tensors(thing: Any, recording: Recording, dtype: torch.dtype | None) -> 
     if value is None or value.recording is not recording:
         return there
     if isinstance(there, np.ndarray):
-        return from_array(original_from_numpy, thing)
+        return from_array(from_numpy, thing)
     with no_hooks():
-        tensor = original_from_numpy(np.array(there))
+        tensor = from_numpy(np.array(there))
     node = value.fx
     if dtype is not None and dtype != tensor.dtype:
         with no_hooks():
@@ -560,10 +561,6 @@ def _as_tensors(thing: Any, recording: Recording, dtype: torch.dtype | None) -> 
         node = recording.recorder.call("call_method", "to", "to", (node, dtype), {}, info)
     mark(tensor, Value(recording, node, value.memory, 0), recording.session)
     return tensor
-
-
-original_from_numpy: Any = torch.from_numpy
-"""Torch's own: it is wrapped while a session is open."""
 
 
 def rebound(call: Call, result: torch.Tensor) -> torch.Tensor:
@@ -892,7 +889,7 @@ def _as_array(func: Any, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any]
     recorder = recording.recorder
     node, memory = value.fx, value.memory
     with no_hooks():
-        made = torch.from_numpy(result) if result.flags.writeable else None
+        made = from_numpy(result) if result.flags.writeable else None
         shares = made is None or made.data_ptr() == source.data_ptr()
         dtype = source.dtype if made is None else made.dtype
     if not shares:
