@@ -27,7 +27,7 @@ from leapp.pipeline.wiring import NodeWires, PortNames, final_names, renamed, wi
 from leapp.replay import ATOL, RTOL, FormatReport, NodeReport, replay
 from leapp.report.page import render
 from leapp.trace.constants import bytes_digest
-from leapp.trace.node import spec_of
+from leapp.trace.node import CollectorPause, spec_of
 from leapp.trace.same import difference
 
 if TYPE_CHECKING:
@@ -107,6 +107,11 @@ def compile_session(session: Session, options: CompileOptions) -> CompileResult:
     Raises what the recording itself is refused for. Artifacts that fail are part of the result: the bundle is written
     with status ``failed``.
     """
+    with CollectorPause():
+        return _compiled(session, options)
+
+
+def _compiled(session: Session, options: CompileOptions) -> CompileResult:
     session.check_closed()
     _check_nodes(session, options)
     nodes, pipeline = _prepared(session, options)

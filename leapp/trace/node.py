@@ -616,7 +616,7 @@ class NodeTrace:
 
 
 class CollectorPause:
-    """Raises the threshold of Python's cyclic collector while nodes are open; restores it, never disables it.
+    """Raises the threshold of Python's cyclic collector while long graphs are made; restores it, never disables it.
 
     Long graphs hold many objects and free none, and every young collection walks them.
     """
@@ -625,6 +625,12 @@ class CollectorPause:
 
     def __init__(self) -> None:
         self._before: tuple[int, int, int] | None = None
+
+    def __enter__(self) -> None:
+        self.begin()
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
 
     def begin(self) -> None:
         """Raise the threshold, once."""

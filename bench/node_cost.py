@@ -1,0 +1,67 @@
+"""Cost of a node from annotation to bundle, in chains of 10, 50 and 200 small TorchScript nodes.
+
+CPU time of trace, export, checks and bundle, divided by the number of nodes: it must not grow with the chain. What a
+pipeline costs once, whatever its length, is measured with a chain of one node and taken off, and printed.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import sys
+import tempfile
+import time
+
+import torch
+from _measure import ratio
+
+import leapp
+
+LENGTHS = (10, 50, 200)
+REPEATS = 5
+MOST_SECONDS = 0.015
+"""Per node. ``torch.jit.script`` of an fx module alone takes more."""
+FLAT = 1.10
+
+
+def cpu_seconds(length: int, folder: str) -> float:
+    """CPU time of one chain, recorded, exported, checked and written over the bundle before it."""
+    scales = [torch.randn(4) for _ in range(length)]
+    x = torch.randn(4)
+    gc.collect()
+    begin = time.process_time()
+    leapp.start("chain", save_path=folder)
+    for index, scale in enumerate(scales):
+        x = leapp.annotate.input_tensors(f"node{index}", {"x": x})
+        x = torch.tanh(x * scale + 0.5)
+        leapp.annotate.output_tensors(f"node{index}", {"y": x}, export_with="torchscript")
+    leapp.stop()
+    leapp.compile_graph()
+    return time.process_time() - begin
+
+
+def main() -> int:
+    """Print the figures; 1 when one misses its limit."""
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as folder:
+        for length in (1, LENGTHS[0]):
+            cpu_seconds(length, folder)  # imports, and first uses of torch's compilers
+        # Turn by turn, so that whatever else the machine does hits all lengths alike.
+        best = dict.fromkeys((1, *LENGTHS), math.inf)
+        for _ in range(REPEATS):
+            for length in best:
+                best[length] = min(best[length], cpu_seconds(length, folder))
+    once = best[1] - (best[50] - best[1]) / 49
+    print(f"a pipeline, once: {once * 1e3:.1f} ms")
+    per_node = {length: (best[length] - once) / length for length in LENGTHS}
+    ok = True
+    for length, seconds in per_node.items():
+        ok &= ratio(f"{length} nodes, each", seconds, "the limit per node", MOST_SECONDS, 1.0)
+    least = min(per_node.values())
+    for length, seconds in per_node.items():
+        ok &= ratio(f"{length} nodes, each", seconds, "the cheapest of the three", least, FLAT)
+    return 0 if ok else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
