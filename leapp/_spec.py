@@ -116,6 +116,37 @@ class PipelineSpec:
     configs: Mapping[str, JSON] = field(default_factory=dict)
 
 
+class StartKind(StrEnum):
+    """What a state or feedback input holds at the first tick, where nothing fed it yet."""
+
+    ZEROS = "zeros"
+    CONSTANT = "constant"
+    """The value that it was traced with."""
+    FIRST_INPUT = "first-input"
+    """What another input of its node holds at that tick."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """How a state or feedback input starts; ``str()`` gives it as manifests and ports have it."""
+
+    kind: StartKind
+    port: str = ""
+    """The input that is copied; empty for the other kinds."""
+
+    @classmethod
+    def parse(cls, text: str) -> Start:
+        """Read ``zeros``, ``constant`` or ``first-input:PORT``. Raises ValueError for anything else."""
+        name, _, port = text.partition(":")
+        start = cls(StartKind(name), port)
+        if bool(port) != (start.kind is StartKind.FIRST_INPUT):
+            raise ValueError(f"{text!r} does not say how a state starts")
+        return start
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.port}" if self.port else str(self.kind)
+
+
 @dataclass(frozen=True, slots=True)
 class SourceLine:
     """Where in the user's code something happened. Evidence only: never part of content."""

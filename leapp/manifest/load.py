@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from leapp._spec import FORMAT_NAMES
+from leapp._spec import FORMAT_NAMES, Start
 from leapp.errors import ManifestError
 from leapp.manifest import schema
 from leapp.manifest.model import (
@@ -21,6 +21,7 @@ from leapp.manifest.model import (
     ExportSettings,
     FromFile,
     Manifest,
+    NodeSettings,
     Pipeline,
     PortHint,
     Probe,
@@ -347,7 +348,7 @@ def _manifest(draft: _Draft, table: schema.ManifestTable, version: str | None) -
             trace=table.pipeline.trace,
         ),
         export=_export(table.export),
-        nodes={name: _export(node) for name, node in table.nodes.items()},
+        nodes={name: _node(node) for name, node in table.nodes.items()},
         session=Session(
             python=table.session.python,
             pass_env=tuple(table.session.pass_env),
@@ -373,13 +374,22 @@ def _manifest(draft: _Draft, table: schema.ManifestTable, version: str | None) -
 
 
 def _export(table: schema.ExportTable) -> ExportSettings:
-    return ExportSettings(
-        formats=None if table.formats is None else tuple(FORMAT_NAMES[name] for name in table.formats),
-        opset=table.onnx.opset,
-        ir_version=table.onnx.ir_version,
-        rtol=table.rtol,
-        atol=table.atol,
-    )
+    return ExportSettings(**_exported(table))
+
+
+def _node(table: schema.NodeTable) -> NodeSettings:
+    starts = {port: Start.parse(text) for port, text in table.state.items()}
+    return NodeSettings(**_exported(table), state=starts, reset=table.reset)
+
+
+def _exported(table: schema.ExportTable) -> dict[str, Any]:
+    return {
+        "formats": None if table.formats is None else tuple(FORMAT_NAMES[name] for name in table.formats),
+        "opset": table.onnx.opset,
+        "ir_version": table.onnx.ir_version,
+        "rtol": table.rtol,
+        "atol": table.atol,
+    }
 
 
 def _hint(table: schema.PortTable) -> PortHint:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from leapp._spec import UNSET, ExportFormat, Unset
+from leapp._spec import UNSET, ExportFormat, Start, Unset
 from leapp.errors import UnknownNodeError
 from leapp.manifest.positions import KeyPath, line_of
 from leapp.manifest.problems import Problem, key_text
@@ -110,6 +110,16 @@ class ExportSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeSettings(ExportSettings):
+    """``[nodes.NAME]``: what ``[export]`` says as well, and what is true of one node alone."""
+
+    state: Mapping[str, Start] = field(default_factory=dict)
+    """How state and feedback inputs start, by port."""
+    reset: str | None = None
+    """A boolean input that the model is to have: where it is true, the node's state starts anew."""
+
+
+@dataclass(frozen=True, slots=True)
 class Session:
     """``[session]``: the process that the entry runs in."""
 
@@ -183,7 +193,7 @@ class Manifest:
     """The project: nearest folder above the manifest with ``pyproject.toml`` or ``.git``, else the manifest's own."""
     pipeline: Pipeline
     export: ExportSettings = field(default_factory=ExportSettings)
-    nodes: Mapping[str, ExportSettings] = field(default_factory=dict)
+    nodes: Mapping[str, NodeSettings] = field(default_factory=dict)
     session: Session = field(default_factory=Session)
     probe: Probe = field(default_factory=Probe)
     allow: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

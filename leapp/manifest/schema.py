@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import core_schema
 
-from leapp._spec import FORMAT_NAMES, ExportFormat
+from leapp._spec import FORMAT_NAMES, ExportFormat, StartKind
 from leapp.manifest.model import CALLABLE_ENTRY, SCRIPT_ENTRY, SEED_LIMIT, Entry
 from leapp.manifest.problems import key_text, kind_of, nearest
 
@@ -39,6 +39,7 @@ SEMVER: Final = (
     r"(?:-((?:0|[1-9][0-9]*|[0-9]*[a-zA-Z-][0-9a-zA-Z-]*)(?:\.(?:0|[1-9][0-9]*|[0-9]*[a-zA-Z-][0-9a-zA-Z-]*))*))?"
     r"(?:\+([0-9a-zA-Z-]+(?:\.[0-9a-zA-Z-]+)*))?$"
 )
+START: Final = rf"^({StartKind.ZEROS}|{StartKind.CONSTANT}|{StartKind.FIRST_INPUT}:[^/\\\n]+)$"
 PIPELINE_NAME: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 
 
@@ -92,6 +93,14 @@ def _check_format(value: str) -> None:
         raise ValueError(f"unknown format {value!r}.{hint} Known formats: {', '.join(FORMAT_NAMES)}.")
 
 
+def _check_start(value: str) -> None:
+    if re.fullmatch(START, value) is None:
+        forms = [f"{each}:PORT" if each == StartKind.FIRST_INPUT else str(each) for each in StartKind]
+        near = nearest(value, forms)
+        hint = f" Did you mean {near!r}?" if near else ""
+        raise ValueError(f"{value!r} is none of {', '.join(map(repr, forms))}.{hint}")
+
+
 def _check_text(value: str) -> None:
     if not value:
         raise ValueError("must not be empty.")
@@ -126,7 +135,13 @@ _FUNCTION: Final = _matches(
 )
 _PORT: Final = _matches(r"^[^/\\]+/[^/\\]+$", "does not name a port; write 'node/port'.")
 
+_PORT_NAME: Final = _matches(
+    r"^(?!\.{1,2}$)[^/\\\0\n]+$", "cannot name a port: no '/', backslash, NUL or line break, and not '.' or '..'."
+)
+
 Text: TypeAlias = Annotated[str, _NOT_EMPTY]
+PortName: TypeAlias = Annotated[str, _PORT_NAME]
+StartText: TypeAlias = Annotated[str, Rule(_check_start, {"pattern": START})]
 Functions: TypeAlias = list[Annotated[str, _FUNCTION]]
 Ports: TypeAlias = list[Annotated[str, _PORT]]
 Format: TypeAlias = Annotated[str, Rule(_check_format, {"enum": list(FORMAT_NAMES)})]
@@ -191,6 +206,18 @@ class ExportTable(Table):
 
 class NodeTable(ExportTable):
     """Settings of one node; what is left out comes from [export]."""
+
+    state: Annotated[dict[PortName, StartText], Rule(json={"additionalProperties": False})] = Field(
+        default={},
+        description="How state and feedback inputs start, by port: zeros; constant, the value that was traced; or "
+        "first-input:PORT, a copy of what that input of the node holds at the first tick. "
+        "What is left out is told from two sessions.",
+        examples=[{"hidden": "zeros", "last_position": "first-input:position"}],
+    )
+    reset: PortName | None = Field(
+        default=None,
+        description="Name of a boolean input that the model is to have: where it is true, the state starts anew.",
+    )
 
 
 class SessionTable(Table):

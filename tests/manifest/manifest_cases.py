@@ -33,6 +33,8 @@ atol = 0
 [nodes.policy]
 formats = ["exported-program"]
 onnx.opset = 21
+reset = "fresh"
+state = { hidden = "zeros", "last.q" = "first-input:q", bias = "constant" }
 [nodes."observation.state"]
 formats = []
 atol = 1e-2
@@ -245,6 +247,19 @@ BAD = (
     bad("a node is a list", "[nodes]\npolicy = ['onnx']\n", "{file}:7, nodes.policy: expected a table, got a list."),
     bad("near key in a node", "[nodes.policy]\nformat = []\n",
         "{file}:7, nodes.policy.format: unknown key. Did you mean 'formats'?"),
+    bad("unknown start", '[nodes.a.state]\nh = "zero"\nk = "first-input"\n',
+        "{file}:7, nodes.a.state.h: 'zero' is none of 'zeros', 'constant', 'first-input:PORT'. Did you mean 'zeros'?",
+        "{file}:8, nodes.a.state.k: 'first-input' is none of 'zeros', 'constant', 'first-input:PORT'. Did you mean 'first-input:PORT'?"),
+    bad("start from a port that cannot be", '[nodes.a.state]\nh = "first-input:b/c"\nk = "zeros:x"\n',
+        "{file}:7, nodes.a.state.h: 'first-input:b/c' is none of 'zeros', 'constant', 'first-input:PORT'. Did you mean 'first-input:PORT'?",
+        "{file}:8, nodes.a.state.k: 'zeros:x' is none of 'zeros', 'constant', 'first-input:PORT'. Did you mean 'zeros'?"),
+    bad("start is a number", "[nodes.a]\nstate.h = 0\n", "{file}:7, nodes.a.state.h: expected a string, got an integer."),
+    bad("states are a list", "[nodes.a]\nstate = ['h']\n", "{file}:7, nodes.a.state: expected a table, got a list."),
+    bad("state that cannot be a port", '[nodes.a.state]\n"b/c" = "zeros"\n',
+        "{file}:7, nodes.a.state.\"b/c\": 'b/c' cannot name a port: no '/', backslash, NUL or line break, and not '.' or '..'."),
+    bad("reset that cannot be a port", '[nodes.a]\nreset = ".."\n',
+        "{file}:7, nodes.a.reset: '..' cannot name a port: no '/', backslash, NUL or line break, and not '.' or '..'."),
+    bad("near key of state", '[nodes.a]\nstates.h = "zeros"\n', "{file}:7, nodes.a.states: unknown key. Did you mean 'state'?"),
     bad("node without a name", '[nodes.""]\n', '{file}:6, nodes."": must not be empty.'),
     # --- [session] ---
     bad("python is missing in PATH", '[session]\npython = "no-such-python"\n',

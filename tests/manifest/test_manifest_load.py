@@ -6,7 +6,7 @@ import sys
 import pytest
 from manifest_cases import BAD, FULL, MINIMAL
 
-from leapp._spec import ExportFormat
+from leapp._spec import ExportFormat, Start, StartKind
 from leapp.errors import ManifestError
 from leapp.manifest.load import find_root, load, load_one
 from leapp.manifest.model import (
@@ -14,6 +14,7 @@ from leapp.manifest.model import (
     Entry,
     ExportSettings,
     FromFile,
+    NodeSettings,
     Pipeline,
     Probe,
     Range,
@@ -65,8 +66,17 @@ def test_every_key_arrives(project):
         (ExportFormat.TORCHSCRIPT, ExportFormat.PT2, ExportFormat.ONNX), opset=18, ir_version=9, rtol=1e-4, atol=0
     )
     assert manifest.nodes == {
-        "policy": ExportSettings((ExportFormat.PT2,), opset=21),
-        "observation.state": ExportSettings((), atol=1e-2),
+        "policy": NodeSettings(
+            (ExportFormat.PT2,),
+            opset=21,
+            reset="fresh",
+            state={
+                "hidden": Start(StartKind.ZEROS),
+                "last.q": Start(StartKind.FIRST_INPUT, "q"),
+                "bias": Start(StartKind.CONSTANT),
+            },
+        ),
+        "observation.state": NodeSettings((), atol=1e-2),
     }
     assert manifest.session == Session(
         python="tools/python",
