@@ -14,7 +14,6 @@ from leapp._version import __version__
 
 if TYPE_CHECKING:
     from leapp import annotate as annotate
-    from leapp._api import GraphConfigs as GraphConfigs
     from leapp._api import compile_graph as compile_graph
     from leapp._api import start as start
     from leapp._api import stop as stop
@@ -22,15 +21,24 @@ if TYPE_CHECKING:
     from leapp._spec import ExportFormat as ExportFormat
     from leapp.errors import LeappError as LeappError
     from leapp.errors import LeappWarning as LeappWarning
+    from leapp.kinds import InputKindEnum as InputKindEnum
+    from leapp.kinds import OutputKindEnum as OutputKindEnum
     from leapp.replay import NodeReport as NodeReport
+    from leapp.semantics import GraphConfigs as GraphConfigs
+    from leapp.semantics import TemporalAxis as TemporalAxis
+    from leapp.semantics import TensorSemantics as TensorSemantics
 
 _NAMES = {
     "ExportFormat": "leapp._spec",
     "FunctionPatch": "leapp._patch",
-    "GraphConfigs": "leapp._api",
+    "GraphConfigs": "leapp.semantics",
+    "InputKindEnum": "leapp.kinds",
     "LeappError": "leapp.errors",
     "LeappWarning": "leapp.errors",
     "NodeReport": "leapp.replay",
+    "OutputKindEnum": "leapp.kinds",
+    "TemporalAxis": "leapp.semantics",
+    "TensorSemantics": "leapp.semantics",
     "annotate": "leapp.annotate",
     "compile_graph": "leapp._api",
     "start": "leapp._api",
@@ -42,9 +50,13 @@ __all__ = [
     "ExportFormat",
     "FunctionPatch",
     "GraphConfigs",
+    "InputKindEnum",
     "LeappError",
     "LeappWarning",
     "NodeReport",
+    "OutputKindEnum",
+    "TemporalAxis",
+    "TensorSemantics",
     "__config_version__",
     "__version__",
     "annotate",

@@ -21,6 +21,7 @@ from leapp.errors import (
     SessionStillOpenError,
     UnknownFormatError,
 )
+from leapp.semantics import GraphConfigs
 from leapp.trace import current as sessions
 from leapp.trace.session import Session, SessionOptions
 
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from leapp._policy import BuildPolicy
-    from leapp._spec import JSON
     from leapp.replay import NodeReport
     from leapp.trace.node import NodeTrace
 
@@ -171,28 +171,6 @@ def stop() -> None:
         NoSessionError: no session is open.
     """
     _process.stopped = sessions.end("stop")
-
-
-@dataclass(frozen=True)
-class GraphConfigs:
-    """Facts about the whole pipeline for the runtime file.
-
-    ``frequency`` is the rate in Hz, above 0; ``extra`` holds free fields, written flat under ``pipeline.configs``.
-    """
-
-    frequency: float | None = None
-    extra: Mapping[str, Any] | None = None
-
-    def __post_init__(self) -> None:
-        if self.frequency is not None and not self.frequency > 0:
-            raise OptionError(option="frequency", value=self.frequency, why="it is a rate in Hz and must be above 0")
-
-    def as_json(self) -> dict[str, JSON]:
-        """The fields as they stand in the runtime file."""
-        fields: dict[str, JSON] = dict(self.extra or {})
-        if self.frequency is not None:
-            fields["frequency"] = self.frequency
-        return fields
 
 
 def compile_graph(

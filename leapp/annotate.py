@@ -5,27 +5,32 @@ Outside a trace session every annotation hands back the very objects it was give
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from leapp._spec import UNSET
 from leapp.trace._tree import handed_back
 from leapp.trace.current import current
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+
+    from leapp.semantics import TensorSemantics
+
+    Ports: TypeAlias = Mapping[str, Any] | TensorSemantics | Sequence[TensorSemantics]
 
 T = TypeVar("T")
 
 __all__ = ["constant", "input_tensors", "mirror_leapp_tags", "output_tensors"]
 
 
-def input_tensors(node: str, tensors: Mapping[str, Any]) -> Any:
+def input_tensors(node: str, tensors: Ports) -> Any:
     r"""Open a node and declare its inputs; may be called at several places for one node.
 
     Args:
         node: name of the node; anything but ``/``, ``\\``, NUL and line breaks.
         tensors: port name -> tensor, or a nesting of dicts, lists, tuples and dataclasses of tensors, flattened with
-            ``_``. The tensors themselves become traced: same objects, same storage.
+            ``_``; or a ``TensorSemantics``, or a list of them, which name their ports themselves. The tensors
+            themselves become traced: same objects, same storage.
 
     Returns:
         The one value, or a tuple of the values in order; nestings in their own shape.
@@ -41,8 +46,8 @@ def input_tensors(node: str, tensors: Mapping[str, Any]) -> Any:
 
 def output_tensors(
     node: str,
-    tensors: Mapping[str, Any],
-    static_outputs: Mapping[str, Any] | None = None,
+    tensors: Ports,
+    static_outputs: Ports | None = None,
     export_with: Any = UNSET,
     backend_params: Mapping[str, Any] | None = None,
 ) -> Any:
@@ -50,8 +55,8 @@ def output_tensors(
 
     Args:
         node: the node that ``input_tensors`` opened.
-        tensors: port name -> traced tensor or nesting of them.
-        static_outputs: plain tensors that the model returns unchanged.
+        tensors: port name -> traced tensor or nesting of them; or a ``TensorSemantics``, or a list of them.
+        static_outputs: plain tensors that the model returns unchanged, in one of the same forms.
         export_with: a format name or a list of them; None for no artifact; not given: ONNX (in a build, what the
             manifest says).
         backend_params: settings of the exporter, such as ``opset_version``.

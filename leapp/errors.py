@@ -122,6 +122,40 @@ class NotATensorError(TraceError, TypeError):
     remedy = "Declare tensors, NumPy arrays and scalars, or dicts, lists, tuples and dataclasses of them."
 
 
+class SemanticsError(TraceError, ValueError):
+    """A fact about a port or about the whole pipeline cannot be."""
+
+    what = "{where}: {why}."
+    remedy = "{advice}"
+
+
+class SemanticsTypeError(SemanticsError, TypeError):
+    """A fact about a port or about the whole pipeline is of a wrong type."""
+
+    what = "{where}: {why}."
+    remedy = "{advice}"
+
+
+class ElementNamesError(TraceError, ValueError):
+    """Names of a port's elements do not fit the port, or one another."""
+
+    what = "{where}: element_names {why}."
+    remedy = (
+        "Give one name per element of an axis, each once: a list for the last axis, or a list with an entry per axis, "
+        "None for one without names and TemporalAxis(period_ms) for one of moments."
+    )
+
+
+class SemanticsFormError(TraceError, TypeError):
+    """``TensorSemantics`` in a place where none can be."""
+
+    what = "Node {node!r}: {why}."
+    remedy = (
+        "Give one TensorSemantics, a list of nothing but TensorSemantics, or a dict from names to tensors: "
+        'annotate.{direction}_tensors({node!r}, [TensorSemantics("a", a), TensorSemantics("b", b)]).'
+    )
+
+
 class TensorClassError(TraceError, TypeError):
     """A tensor class that cannot be traced."""
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from leapp.errors import InvalidNameError, NotATensorError, PortCollisionError
+from leapp.errors import InvalidNameError, NotATensorError, PortCollisionError, SemanticsError, SemanticsFormError
+from leapp.semantics import TensorSemantics
+
+if TYPE_CHECKING:
+    from leapp._spec import JSON
 
 
 class Leaf(NamedTuple):
@@ -17,27 +21,69 @@ class Leaf(NamedTuple):
     path: str
     tensor: Any
     """A torch tensor, or an array or scalar of NumPy."""
+    semantics: Mapping[str, JSON] = {}
+    """What the port means, as the runtime file says it."""
 
 
 def flatten(node: str, direction: str, tensors: Any, is_tensor: Callable[[Any], bool]) -> list[Leaf]:
     """Name every tensor in a nesting, in order; nested keys are joined with ``_``.
 
-    ``tensors`` maps port names to tensors or nestings of them. Raises NotATensorError, InvalidNameError for a name that
-    no file can have, and PortCollisionError when two paths give one name.
+    ``tensors`` maps port names to tensors or nestings of them, or is a TensorSemantics or a list of them. Raises
+    NotATensorError, InvalidNameError for a name that no file can have, PortCollisionError when two paths give one name,
+    SemanticsFormError for a TensorSemantics anywhere else, and SemanticsError or ElementNamesError for facts that do
+    not fit their tensor.
     """
-    if not isinstance(tensors, Mapping):
+    leaves = list(_each(node, direction, tensors, is_tensor))
+    for leaf in leaves:
+        check_name(f"{direction} port", leaf.port)
+    check_distinct(node, direction, leaves)
+    return leaves
+
+
+def check_distinct(node: str, direction: str, leaves: Iterable[Leaf]) -> None:
+    """Raise PortCollisionError when two paths give one port name."""
+    known: dict[str, Leaf] = {}
+    for leaf in leaves:
+        other = known.setdefault(leaf.port, leaf)
+        if other is not leaf:
+            raise PortCollisionError(node=node, first=other.path, second=leaf.path, direction=direction, port=leaf.port)
+
+
+def _described(node: str, direction: str, tensors: Any) -> Sequence[TensorSemantics] | None:
+    """The TensorSemantics that were given in place of a dict; None where there are none."""
+    if isinstance(tensors, TensorSemantics):
+        return (tensors,)
+    if not isinstance(tensors, list | tuple) or not any(isinstance(each, TensorSemantics) for each in tensors):
+        return None
+    for index, each in enumerate(tensors):
+        if not isinstance(each, TensorSemantics):
+            why = f"item {index} of the {direction}s is a {_kind(each)} among TensorSemantics"
+            raise SemanticsFormError(node=node, direction=direction, why=why)
+    return tensors
+
+
+def _each(node: str, direction: str, tensors: Any, is_tensor: Callable[[Any], bool]) -> Iterator[Leaf]:
+    if isinstance(tensors, Mapping):
+        for name, thing in tensors.items():
+            yield from _walk(node, direction, str(name), f"[{name!r}]", thing, is_tensor)
+        return
+    every = _described(node, direction, tensors)
+    if every is None:
         raise NotATensorError(node=node, direction=direction, port="?", kind=_kind(tensors))
-    leaves: dict[str, Leaf] = {}
-    for name, thing in tensors.items():
-        for leaf in _walk(node, direction, str(name), f"[{name!r}]", thing, is_tensor):
-            check_name(f"{direction} port", leaf.port)
-            other = leaves.get(leaf.port)
-            if other is not None:
-                raise PortCollisionError(
-                    node=node, first=other.path, second=leaf.path, direction=direction, port=leaf.port
-                )
-            leaves[leaf.port] = leaf
-    return list(leaves.values())
+    for index, described in enumerate(every):
+        path = f"TensorSemantics {index} ({described.name!r})"
+        leaves = list(_walk(node, direction, described.name, path, described.ref, is_tensor))
+        if len(leaves) != 1 and described.says_something:
+            names = ", ".join(repr(leaf.port) for leaf in leaves[:4])
+            raise SemanticsError(
+                where=f"Node {node!r}: {direction} {described.name!r}",
+                why=f"its facts are about one tensor, and ref is a {_kind(described.ref)} of {len(leaves)}",
+                advice=f"Give each tensor a TensorSemantics of its own, {names}, ...; or none, and say the facts in "
+                "the manifest, under the names of these ports.",
+            )
+        for leaf in leaves:
+            where = f"Port {f'{node}/{leaf.port}'!r}"
+            yield leaf._replace(semantics=described.facts(where, tuple(int(size) for size in leaf.tensor.shape)))
 
 
 def _walk(
@@ -47,6 +93,9 @@ def _walk(
         yield Leaf(name, path, thing)
         return
     items: Iterator[tuple[Any, str, Any]]
+    if isinstance(thing, TensorSemantics):
+        why = f"{direction} {name!r} is a TensorSemantics inside a dict or nesting"
+        raise SemanticsFormError(node=node, direction=direction, why=why)
     if isinstance(thing, Mapping):
         items = ((key, f"{path}[{key!r}]", item) for key, item in thing.items())
     elif isinstance(thing, tuple) and hasattr(thing, "_fields"):
@@ -117,9 +166,14 @@ def handed_back(tensors: Any, made: Mapping[int, Any] | None = None) -> Any:
 
     ``made`` has what stands for a value, by its id.
     """
-    if made:
-        tensors = replaced(tensors, made)
+    values: Iterable[Any]
     if isinstance(tensors, Mapping):
-        values = tuple(tensors.values())
-        return values[0] if len(values) == 1 else values
-    return tensors
+        values = tensors.values()
+    elif isinstance(tensors, TensorSemantics):
+        values = (tensors.ref,)
+    elif isinstance(tensors, list | tuple) and any(isinstance(each, TensorSemantics) for each in tensors):
+        values = (each.ref if isinstance(each, TensorSemantics) else each for each in tensors)
+    else:
+        return replaced(tensors, made) if made else tensors
+    found = tuple(replaced(each, made) if made else each for each in values)
+    return found[0] if len(found) == 1 else found

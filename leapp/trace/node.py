@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
     from torch import fx
 
+    from leapp._spec import JSON
     from leapp.trace._tree import Leaf
     from leapp.trace.session import Session
     from leapp.trace.variation import Variation
@@ -74,6 +75,7 @@ class _Input:
     """Its content when it was declared."""
     memory: int
     place: Place
+    semantics: Mapping[str, JSON]
 
 
 class Recording:
@@ -228,7 +230,7 @@ class Recording:
         node = self.recorder.placeholder(leaf.port, memory=memory, dtype=tensor.dtype, shape=tensor.shape)
         self.constants.add_input(node, memory, tensor)
         copy = _copy(tensor)
-        self._inputs[leaf.port] = _Input(leaf.port, thing, plain(tensor), copy, memory, place)
+        self._inputs[leaf.port] = _Input(leaf.port, thing, plain(tensor), copy, memory, place, leaf.semantics)
         self._port_of[id(thing)] = leaf.port
         value = Value(self, node, memory, address, origin)
         if array is None:
@@ -374,8 +376,8 @@ class Recording:
         attributes = self.constants.finish()
         spec = NodeSpec(
             self.name,
-            tuple(Port(item.port, spec_of(item.before)) for item in self._inputs.values()),
-            tuple(Port(leaf.port, spec_of(leaf.tensor)) for leaf in outputs),
+            tuple(Port(item.port, spec_of(item.before), item.semantics) for item in self._inputs.values()),
+            tuple(Port(leaf.port, spec_of(leaf.tensor), leaf.semantics) for leaf in outputs),
         )
         self.graph = NodeGraph(
             spec, self.recorder.graph, attributes, self._sources(), self._specs(), self._writes(), self.translated
@@ -603,16 +605,27 @@ class NodeTrace:
             ("input", first.spec.inputs, last.spec.inputs),
             ("output", first.spec.outputs, last.spec.outputs),
         ):
-            old, new = {port.name: port.spec for port in before}, {port.name: port.spec for port in after}
+            old, new = {port.name: port for port in before}, {port.name: port for port in after}
             if list(old) != list(new):
                 raise SampleMismatchError(node=self.name, difference=f"{direction}s {list(new)} instead of {list(old)}")
-            for port, spec in old.items():
-                if new[port] != spec:
-                    raise SampleMismatchError(
-                        node=self.name,
-                        difference=f"{direction} {port!r} is {new[port].dtype}{list(new[port].shape)} instead of "
-                        f"{spec.dtype}{list(spec.shape)}",
-                    )
+            for port, earlier in old.items():
+                difference = _port_difference(earlier, new[port])
+                if difference:
+                    raise SampleMismatchError(node=self.name, difference=f"{direction} {port!r} {difference}")
+
+
+def _port_difference(before: Port, now: Port) -> str:
+    """How a port of a later entry differs from the first one's, in words."""
+    if before.spec != now.spec:
+        return f"is {now.spec.dtype}{list(now.spec.shape)} instead of {before.spec.dtype}{list(before.spec.shape)}"
+    for key in dict.fromkeys((*before.semantics, *now.semantics)):
+        if key not in now.semantics:
+            return f"lost its {key}"
+        if key not in before.semantics:
+            return f"got {key} = {now.semantics[key]!r}, which it did not have"
+        if before.semantics[key] != now.semantics[key]:
+            return f"has {key} = {now.semantics[key]!r} instead of {before.semantics[key]!r}"
+    return ""
 
 
 class CollectorPause:

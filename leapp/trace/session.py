@@ -28,7 +28,7 @@ from leapp.trace import crossings, made
 from leapp.trace._arrays import is_array
 from leapp.trace._lineage import Value
 from leapp.trace._lineage import plain as plain_thing
-from leapp.trace._tree import Leaf, check_name, flatten
+from leapp.trace._tree import Leaf, check_distinct, check_name, flatten
 from leapp.trace.constants import Casts, no_hooks, plain, same_bytes
 from leapp.trace.dispatched import DispatchWatch
 from leapp.trace.escapes import EscapePolicy
@@ -215,7 +215,7 @@ class Session:
         static: list[Leaf] = []
         if static_outputs:
             static = flatten(name, "output", static_outputs, is_port)
-            flatten(name, "output", {**dict(tensors), **dict(static_outputs)}, is_port)
+            check_distinct(name, "output", (*leaves, *static))
         with self._lock:
             node = self.nodes.get(name)
             if node is None or not node.is_open:
