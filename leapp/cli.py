@@ -396,8 +396,8 @@ def _reproduce(arguments: argparse.Namespace) -> int:
 
 def _inspect(arguments: argparse.Namespace) -> int:
     from leapp.bundle.read import load
+    from leapp.report.facts import collect
     from leapp.report.inspect import as_json, show
-    from leapp.report.page import collect
     from leapp.report.text import Printer
 
     page = collect(load(arguments.bundle).folder)

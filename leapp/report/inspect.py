@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leapp.report.page import value_text
+from leapp.report.facts import value_text
 from leapp.report.text import Cell, counted, size_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from leapp._spec import JSON, Port
-    from leapp.report.page import Page, PageNode
+    from leapp.report.facts import Facts, NodeFacts
     from leapp.report.text import Printer
 
 
-def show(page: Page, printer: Printer) -> None:
+def show(page: Facts, printer: Printer) -> None:
     """Print all of it."""
     printer.line(
         Cell(f"{page.name} {page.version}".rstrip(), "title"),
@@ -40,7 +40,7 @@ def show(page: Page, printer: Printer) -> None:
     )
 
 
-def _show_node(node: PageNode, printer: Printer) -> None:
+def _show_node(node: NodeFacts, printer: Printer) -> None:
     printer.line()
     made_of = f"{counted(sum(node.op_counts.values()), 'operation')}, {counted(len(node.constants), 'constant')}"
     printer.line(Cell(f"node {node.spec.name}", "title"), Cell(f"  {made_of}", "soft"))
@@ -62,7 +62,7 @@ def _port(port: Port) -> tuple[str, str, str, str]:
     return port.name, port.spec.dtype, str(list(port.spec.shape)), meaning
 
 
-def _wires(page: Page) -> Iterator[tuple[str, str, str]]:
+def _wires(page: Facts) -> Iterator[tuple[str, str, str]]:
     for node in sorted(page.inputs):
         for port in page.inputs[node]:
             yield "(outside)", f"{node}/{port}", "outer input"
@@ -75,7 +75,7 @@ def _wires(page: Page) -> Iterator[tuple[str, str, str]]:
             yield f"{node}/{port}", "(outside)", "outer output"
 
 
-def as_json(page: Page) -> dict[str, JSON]:
+def as_json(page: Facts) -> dict[str, JSON]:
     """The same for machines."""
     return {
         "schema": 1,
@@ -93,7 +93,7 @@ def as_json(page: Page) -> dict[str, JSON]:
     }
 
 
-def _node_json(node: PageNode) -> dict[str, JSON]:
+def _node_json(node: NodeFacts) -> dict[str, JSON]:
     return {
         "name": node.spec.name,
         "inputs": [_port_json(port) for port in node.spec.inputs],

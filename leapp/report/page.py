@@ -2,73 +2,26 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass, field
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from leapp._spec import NodeSpec
-from leapp.bundle.contract import parse_contract
-from leapp.bundle.read import parse_node_manifest
 from leapp.report._html import Content, Html, element, join, table
-from leapp.report.checks import CheckRow, difference_note, place_text
+from leapp.report.facts import collect, shape_text, value_text
 from leapp.report.text import counted, size_text
 from leapp.report.wires import wiring_svg
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from leapp._spec import JSON, Port
-    from leapp.bundle.schema import Artifact, Constant
+    from leapp._spec import JSON, NodeSpec, Port
+    from leapp.bundle.schema import Artifact
+    from leapp.report.checks import CheckRow
+    from leapp.report.facts import Facts, NodeFacts
 
 MAX_OPS: Final = 2000
 """Rows of a graph that are shown; a browser has trouble with more, and graph.txt has them all."""
 _KNOWN_SEMANTICS: Final = ("kind", "element_names", "unit")
-
-
-@dataclass(frozen=True, slots=True)
-class PageOp:
-    """One recorded call and the user's line that made it."""
-
-    id: str
-    target: str
-    arguments: str
-    result: str
-    source: str
-
-
-@dataclass(frozen=True, slots=True)
-class PageNode:
-    """All that the page says of one node."""
-
-    spec: NodeSpec
-    artifacts: tuple[Artifact, ...] = ()
-    constants: tuple[Constant, ...] = ()
-    op_counts: Mapping[str, int] = field(default_factory=dict)
-    ops: tuple[PageOp, ...] = ()
-    digests: Mapping[str, str] = field(default_factory=dict)
-    """Named digests, such as those of graph and weights."""
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """All that the page says."""
-
-    name: str
-    version: str
-    status: str
-    digest: str
-    """Empty while the bundle is not sealed."""
-    nodes: tuple[PageNode, ...]
-    data_flow: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    feedback_flow: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    inputs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    outputs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    configs: Mapping[str, JSON] = field(default_factory=dict)
-    toolchain: Mapping[str, JSON] = field(default_factory=dict)
-    checks: tuple[CheckRow, ...] = ()
-    warnings: tuple[str, ...] = ()
 
 
 def render(folder: Path) -> bytes:
@@ -79,101 +32,7 @@ def render(folder: Path) -> bytes:
     return draw(collect(folder))
 
 
-def collect(folder: Path) -> Page:
-    """Read what the page says from a bundle's metadata. Nothing is loaded or run."""
-    bundle = _json_of(folder / "bundle.json") or {}
-    runtime_file = folder / f"{bundle['name']}.yaml" if bundle else next(folder.glob("*.yaml"))
-    contract = parse_contract(runtime_file.read_bytes(), runtime_file)
-    pipeline = contract["pipeline"]
-    checks = tuple(_check_rows(_json_of(folder / "evidence" / "checks.json") or []))
-    status = bundle.get("status") or ("ok" if all(row.ok for row in checks) else "failed")
-    return Page(
-        name=runtime_file.stem,
-        version=bundle.get("version", ""),
-        status=status,
-        digest=bundle.get("digest", ""),
-        nodes=tuple(_collect_node(folder, name) for name in contract["models"]),
-        data_flow=pipeline["data_flow"],
-        feedback_flow=pipeline["feedback_flow"],
-        inputs=pipeline["inputs"],
-        outputs=pipeline["outputs"],
-        configs=pipeline.get("configs") or {},
-        toolchain=contract["system information"],
-        checks=checks,
-        warnings=tuple(
-            each["text"] for each in (_json_of(folder / "evidence" / "notes.json") or {}).get("warnings", ())
-        ),
-    )
-
-
-def _collect_node(folder: Path, name: str) -> PageNode:
-    home = folder / "nodes" / name
-    path = home / "manifest.json"
-    manifest = parse_node_manifest(path.read_bytes(), path)
-    graph = _json_of(home / "graph.json") or {}
-    sources = _json_of(folder / "evidence" / "sources" / f"{name}.json") or {}
-    digests = {"Graph": manifest.graph_sha256, "Weights": manifest.weights_sha256 if manifest.constants else None}
-    return PageNode(
-        NodeSpec(name, tuple(port.port() for port in manifest.inputs), tuple(port.port() for port in manifest.outputs)),
-        artifacts=manifest.artifacts,
-        constants=manifest.constants,
-        op_counts=manifest.ops,
-        ops=tuple(_op(each, sources.get(each["id"])) for each in graph.get("ops", ())),
-        digests={key: value for key, value in digests.items() if value},
-    )
-
-
-def _op(step: Mapping[str, Any], source: Mapping[str, Any] | None) -> PageOp:
-    arguments = [argument_text(each) for each in step.get("args", ())]
-    arguments += [f"{key}={argument_text(each)}" for key, each in step.get("kwargs", {}).items()]
-    result = f"{step['dtype']} {_shape(step['shape'])}" if "dtype" in step else ""
-    place = f"{source['file']}:{source['line']}" if source else ""
-    if step.get("op") == "get_attr":  # a constant is fetched; its own name is the target
-        return PageOp(step["id"], "constant", step["target"], result, place)
-    return PageOp(step["id"], step["target"], ", ".join(arguments), result, place)
-
-
-def argument_text(value: Any) -> str:
-    """An argument of ``graph.json`` for people: ``%x`` for an earlier result, Python's own spelling for the rest."""
-    if isinstance(value, list):
-        return f"[{', '.join(argument_text(each) for each in value)}]"
-    if not isinstance(value, dict):
-        return repr(value)
-    (key, inner), *_ = [*value.items(), ("", None)]
-    if key == "ref":
-        return f"%{inner}"
-    if key in {"slice", "range"}:
-        return f"{key}({', '.join(argument_text(each) for each in inner)})"
-    if key == "dict":
-        return "{" + ", ".join(f"{name}: {argument_text(each)}" for name, each in inner.items()) + "}"
-    return "..." if key == "ellipsis" else str(inner)
-
-
-def _check_rows(reports: list[Any]) -> Iterator[CheckRow]:
-    for report in reports:
-        for each in report["formats"]:
-            if each["error"]:
-                yield CheckRow(report["node"], each["format"], "", 0, None, "", ok=False, note=each["error"])
-            for port in each["ports"]:
-                place = port["where"]
-                yield CheckRow(
-                    report["node"],
-                    each["format"],
-                    port["port"],
-                    port["samples"],
-                    float(port["largest"]),
-                    "" if place is None else place_text(port["sample"], place),
-                    ok=port["ok"],
-                    note="" if port["ok"] else difference_note(port["note"], port["expected"], port["actual"]),
-                )
-
-
-def _json_of(path: Path) -> Any:
-    """A JSON file of the bundle, or None where a bundle of another age has none."""
-    return json.loads(path.read_bytes()) if path.is_file() else None
-
-
-def draw(page: Page) -> bytes:
+def draw(page: Facts) -> bytes:
     """The whole page as UTF-8. No script, nothing loaded from anywhere."""
     title = f"{page.name} {page.version}".rstrip()
     head = element(
@@ -191,7 +50,7 @@ def _css() -> str:
     return files("leapp.report").joinpath("page.css").read_text(encoding="utf-8").strip()
 
 
-def _header(page: Page) -> Html:
+def _header(page: Facts) -> Html:
     good = page.status == "ok"
     facts: list[tuple[str, Content]] = []
     if page.version:
@@ -213,14 +72,14 @@ def _header(page: Page) -> Html:
     )
 
 
-def _notes(page: Page) -> Html | None:
+def _notes(page: Facts) -> Html | None:
     if not page.warnings:
         return None
     items = (element("li", text) for text in page.warnings)
     return element("section", element("h2", "Warnings"), element("ul", *items, class_="notes"), class_="card")
 
 
-def _wiring(page: Page) -> Html:
+def _wiring(page: Facts) -> Html:
     picture = wiring_svg(
         [node.spec for node in page.nodes], page.data_flow, page.feedback_flow, page.inputs, page.outputs
     )
@@ -256,11 +115,11 @@ def _wiring(page: Page) -> Html:
     )
 
 
-def _nodes(page: Page) -> list[Html]:
+def _nodes(page: Facts) -> list[Html]:
     return [_node(node, page, at) for at, node in enumerate(page.nodes)]
 
 
-def _node(node: PageNode, page: Page, at: int) -> Html:
+def _node(node: NodeFacts, page: Facts, at: int) -> Html:
     name = node.spec.name
     checks = [row for row in page.checks if row.node == name]
     failed = any(not row.ok for row in checks)
@@ -283,8 +142,8 @@ def _node(node: PageNode, page: Page, at: int) -> Html:
     if node.digests:
         rows = [piece for key, value in node.digests.items() for piece in (element("dt", key), _digest_line(value))]
         parts += [element("h3", "Digests"), element("dl", *rows)]
-    if node.ops:
-        parts.append(_folded(f"Graph: {counted(len(node.ops), 'step')} with source lines", _ops(node)))
+    if node.steps:
+        parts.append(_folded(f"Graph: {counted(len(node.steps), 'step')} with source lines", _ops(node)))
     if node.constants:
         parts.append(_folded(counted(len(node.constants), "constant").capitalize(), _constants(node)))
     return element("section", *parts, class_="card", id=f"node-{at}")
@@ -294,7 +153,7 @@ def _ports(spec: NodeSpec) -> list[tuple[Content, ...]]:
     rows: list[tuple[Content, ...]] = []
     for kind, ports in (("in", spec.inputs), ("out", spec.outputs)):
         rows += [
-            (_soft(kind), _code(port.name), _code(port.spec.dtype), _code(_shape(port.spec.shape)), _meaning(port))
+            (_soft(kind), _code(port.name), _code(port.spec.dtype), _code(shape_text(port.spec.shape)), _meaning(port))
             for port in ports
         ]
     return rows
@@ -307,7 +166,7 @@ def _meaning(port: Port) -> Html:
     return element("span", *_separated(pieces, Html("<br/>")), class_="wrap") if pieces else _soft("-")
 
 
-def _artifacts(node: PageNode) -> Html:
+def _artifacts(node: NodeFacts) -> Html:
     if not node.artifacts:
         return element("p", "None: the node is wired and has no model file.", class_="soft")
     rows: list[tuple[Content, ...]] = [
@@ -345,7 +204,7 @@ def _checks(checks: Sequence[CheckRow]) -> Html:
     return table(head, rows, numbers=frozenset({2, 3}))
 
 
-def _ops(node: PageNode) -> Html:
+def _ops(node: NodeFacts) -> Html:
     rows: list[tuple[Content, ...]] = [
         (
             _code(op.id),
@@ -354,21 +213,22 @@ def _ops(node: PageNode) -> Html:
             _code(op.result),
             _code(op.source),
         )
-        for op in node.ops[:MAX_OPS]
+        for op in node.steps[:MAX_OPS]
     ]
-    rest = len(node.ops) - len(rows)
+    rest = len(node.steps) - len(rows)
     more = element("p", f"{rest} more in graph.txt of this node.", class_="soft") if rest else None
     return join(table(("Step", "Function", "Arguments", "Result", "Source"), rows), more)
 
 
-def _constants(node: PageNode) -> Html:
+def _constants(node: NodeFacts) -> Html:
     rows: list[tuple[Content, ...]] = [
-        (_code(each.name), _code(each.dtype), _code(_shape(each.shape)), _hash(each.sha256)) for each in node.constants
+        (_code(each.name), _code(each.dtype), _code(shape_text(each.shape)), _hash(each.sha256))
+        for each in node.constants
     ]
     return table(("Name", "Type", "Shape", "SHA-256"), rows)
 
 
-def _tools(page: Page) -> Html:
+def _tools(page: Facts) -> Html:
     rows: list[tuple[Content, ...]] = [
         (name, _value(value)) for name, value in page.toolchain.items() if value is not None
     ]
@@ -379,7 +239,7 @@ def _folded(summary: str, content: Html) -> Html:
     return element("details", element("summary", summary), content)
 
 
-def _link(node: str, page: Page) -> Html:
+def _link(node: str, page: Facts) -> Html:
     at = next(index for index, each in enumerate(page.nodes) if each.spec.name == node)
     return element("a", node, href=f"#node-{at}")
 
@@ -419,20 +279,3 @@ def _facts(details: Mapping[str, JSON]) -> Html:
 
 def _value(value: JSON) -> Html:
     return element("span", value_text(value), class_="m" if not isinstance(value, str) else None)
-
-
-def _shape(shape: Sequence[int]) -> str:
-    return f"[{', '.join(str(size) for size in shape)}]"
-
-
-def value_text(value: JSON) -> str:
-    """A JSON value for people: lists in brackets, text without quotes."""
-    if isinstance(value, str):
-        return value
-    if value is None or isinstance(value, bool):
-        return {None: "-", True: "yes", False: "no"}[value]
-    if isinstance(value, (int, float)):
-        return str(value)
-    if hasattr(value, "items"):
-        return "{" + ", ".join(f"{key}: {value_text(each)}" for key, each in value.items()) + "}"
-    return "[" + ", ".join(value_text(each) for each in value) + "]"

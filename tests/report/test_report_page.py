@@ -12,7 +12,8 @@ from leapp._spec import NodeSpec, Port, TensorSpec
 from leapp.bundle.schema import Artifact, Constant
 from leapp.report._html import Html, element, join
 from leapp.report.checks import CheckRow
-from leapp.report.page import MAX_OPS, Page, PageNode, PageOp, argument_text, draw, value_text
+from leapp.report.facts import Facts, NodeFacts, Step, argument_text, value_text
+from leapp.report.page import MAX_OPS, draw
 from leapp.report.wires import wiring_svg
 
 EVIL = "<script>alert('x')</script>&\"\x1b"
@@ -27,21 +28,21 @@ ESTIMATOR = NodeSpec(
     "estimator", (port("joint_pos", 12, kind="state/joint/position"), port("memory", 3)), (port("f", 3),)
 )
 POLICY = NodeSpec(EVIL, (port("f", 3), port(EVIL, 2)), (port("actions", 4, 3), port("memory_out", 3)))
-PAGE = Page(
+PAGE = Facts(
     name="two",
     version="1.0.0",
     status="ok",
     digest=DIGEST,
     nodes=(
-        PageNode(
+        NodeFacts(
             ESTIMATOR,
             artifacts=(Artifact("onnx", "onnx", "nodes/estimator/estimator.onnx", "cd" * 32, "0" * 32, 12345, 20, 10),),
             constants=(Constant("_tensor_constant0", "float32", (12,), "ef" * 32),),
             op_counts={"torch.sub": 2, "torch.clamp": 1},
-            ops=(PageOp("sub", "torch.sub", "%joint_pos, %_tensor_constant0", "float32 [12]", "examples/two.py:31"),),
+            steps=(Step("sub", "torch.sub", "%joint_pos, %_tensor_constant0", "float32 [12]", "examples/two.py:31"),),
             digests={"Graph": "12" * 32},
         ),
-        PageNode(POLICY),
+        NodeFacts(POLICY),
     ),
     data_flow={"estimator/f": (f"{EVIL.replace('/', '')}/f",)},
     feedback_flow={f"{EVIL}/memory_out": ("estimator/memory",)},
@@ -127,8 +128,8 @@ def test_failures_stand_out():
 
 
 def test_long_graphs_are_cut_and_say_so():
-    ops = tuple(PageOp(f"op_{i}", "torch.add", "", "", "") for i in range(MAX_OPS + 7))
-    page = replace(PAGE, nodes=(replace(PAGE.nodes[0], ops=ops),), data_flow={}, feedback_flow={})
+    ops = tuple(Step(f"op_{i}", "torch.add", "", "", "") for i in range(MAX_OPS + 7))
+    page = replace(PAGE, nodes=(replace(PAGE.nodes[0], steps=ops),), data_flow={}, feedback_flow={})
     text = " ".join(read(draw(page)).words)
     assert f"op_{MAX_OPS - 1}" in text
     assert f"op_{MAX_OPS} " not in text
@@ -136,7 +137,7 @@ def test_long_graphs_are_cut_and_say_so():
 
 
 def test_pipeline_without_wires_or_nodes():
-    read(draw(Page("empty", "", "ok", "", ())))
+    read(draw(Facts("empty", "", "ok", "", ())))
 
 
 @pytest.mark.parametrize(
