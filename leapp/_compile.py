@@ -164,7 +164,8 @@ def _prepared(session: Session, options: CompileOptions) -> tuple[list[_Node], P
         graph = trace.recordings[0].graph
         assert graph is not None
         exclusive = any(each.backend == "onnx" for each in chosen or ())
-        wires.append(NodeWires(graph.spec, tuple(entry.wires for entry in trace.recordings), exclusive))
+        entries = tuple(entry.wires for entry in trace.recordings)
+        wires.append(NodeWires(graph.spec, entries, exclusive, frozenset(trace.state)))
     pipeline = wire(session.options.name, wires, configs=options.configs)
     nodes = [
         _node(trace, final_names(each), formats[trace.name])

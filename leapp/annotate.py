@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-__all__ = ["constant", "input_tensors", "mirror_leapp_tags", "output_tensors"]
+__all__ = ["constant", "input_tensors", "mirror_leapp_tags", "output_tensors", "state_tensors", "update_state"]
 
 
 def input_tensors(node: str, tensors: Ports) -> Any:
@@ -78,6 +78,48 @@ def output_tensors(
             node, tensors, static_outputs, parse_formats(node, export_with), parse_backend_params(node, backend_params)
         )
     return handed_back(tensors, made)
+
+
+def state_tensors(node: str, tensors: Mapping[str, Any]) -> Any:
+    """Declare what an open node carries from tick to tick, with its values of this tick.
+
+    Each name is an input port and, once ``update_state`` was called for it, an output port that feeds it at the next
+    tick. A state that is never updated is an ordinary input.
+
+    Args:
+        node: the node that ``input_tensors`` opened.
+        tensors: state name -> tensor or array; no nestings. At the first tick this is the start value.
+
+    Returns:
+        The one value, or a tuple of the values in order, traced.
+
+    Raises:
+        TraceError: one of its children, naming node, state and line.
+    """
+    session = current()
+    if session is None:
+        return handed_back(tensors)
+    return handed_back(tensors, session.state_tensors(node, tensors))
+
+
+def update_state(node: str, tensors: Mapping[str, Any]) -> Any:
+    """Give the next values of states that ``state_tensors`` declared, before the node is closed.
+
+    Args:
+        node: the open node.
+        tensors: state name -> tensor or array of the state's own shape and dtype.
+
+    Returns:
+        The values given, one or a tuple in order.
+
+    Raises:
+        StateFormError: a value has another shape or dtype than its state.
+        TraceError: another of its children: a state that is unknown, or updated already, or a node that is not open.
+    """
+    session = current()
+    if session is not None:
+        session.update_state(node, tensors)
+    return handed_back(tensors)
 
 
 def constant(value: T) -> T:

@@ -195,6 +195,59 @@ class StaleValueError(ForeignValueError):
     remedy = "Hand it in with annotate.input_tensors({user!r}, ...) and give its next value as an output."
 
 
+class StateOutsideNodeError(TraceError):
+    """State was declared or updated while its node is not open."""
+
+    what = "annotate.{call}({node!r}, ...) was called at {where}, but no node {node!r} is open."
+    remedy = (
+        "Call it between annotate.input_tensors({node!r}, ...) and annotate.output_tensors({node!r}, ...); open nodes: "
+        "{open}."
+    )
+
+
+class StateKindError(TraceError, TypeError):
+    """Something other than a tensor or array was declared as state."""
+
+    what = "Node {node!r}: state {state!r} is a {kind}, not a tensor or array ({where})."
+    remedy = (
+        "States are flat: give each tensor or array a name of its own, {{'h': h, 'c': c}}. A Python number becomes one "
+        "with torch.tensor(x) or np.float32(x), before the first tick."
+    )
+
+
+class StateNameError(TraceError, ValueError):
+    """A state has a name that the node uses already."""
+
+    what = "Node {node!r}: state {state!r} cannot have this name: {why} ({where})."
+    remedy = "Rename one of the two; an updated state is an input and an output of the node under its one name."
+
+
+class UnknownStateError(TraceError, LookupError):
+    """``update_state`` for a name that was not declared."""
+
+    what = "Node {node!r}: state {state!r} was updated at {where}, but not declared in this entry; declared: {known}."
+    remedy = (
+        "Declare it after annotate.input_tensors(): {state} = annotate.state_tensors({node!r}, {{{state!r}: start}})."
+    )
+
+
+class StateUpdatedTwiceError(TraceError):
+    """``update_state`` for a state that has its next value already."""
+
+    what = "Node {node!r}: state {state!r} was updated twice in one entry, at {first} and at {second}."
+    remedy = "Call annotate.update_state() once, with the last value."
+
+
+class StateFormError(TraceError, ValueError):
+    """The next value of a state has another shape or dtype than the state."""
+
+    what = "Node {node!r}: state {state!r} is {old} (declared at {declared}), its next value at {where} is {new}."
+    remedy = (
+        "Both must agree: reshape or cast the next value, or declare the state in the form that it has from the second "
+        "tick on."
+    )
+
+
 class NodeNotClosedError(TraceError):
     """A node was opened and never closed."""
 
@@ -390,7 +443,10 @@ class HiddenStateWarning(LeappWarning):
     """A tensor or array that outlives the node carries values from tick to tick."""
 
     what = "A tensor or array that outlives node {node!r} is written at {where} and its old content reaches an output."
-    remedy = "Hand it in with annotate.input_tensors({node!r}, ...) and give its next value as an output."
+    remedy = (
+        "Declare it: x = annotate.state_tensors({node!r}, {{'x': x}}), and annotate.update_state({node!r}, {{'x': next}}) "
+        "before the outputs; for registered buffers of an nn.Module, annotate.module({node!r}, module) does both."
+    )
 
 
 class UnusedInputWarning(LeappWarning):

@@ -117,7 +117,7 @@ class SecondSession:
         key = f"{node}/{port}"
         before = self._first_value(node, port, entry)
         hint = self.hints.get(key)
-        if before is None or not self._may_write(tensor):
+        if before is None or not self._may_write(tensor) or {key, f"{key}_in"} & self._fed_back():
             return
         if not same_bytes(plain(tensor), before) and not isinstance(hint, FromFile):
             return
@@ -172,6 +172,11 @@ class SecondSession:
                 moved = True
         if moved:
             self.unseeded.append(kind)
+
+    def _fed_back(self) -> frozenset[str]:
+        """Inputs that an output feeds at the next tick, states among them: how they start is no data of the run."""
+        flow = self.bundle.contract["pipeline"]["feedback_flow"]
+        return frozenset(consumer for consumers in flow.values() for consumer in consumers)
 
     def _first_value(self, node: str, port: str, entry: int) -> torch.Tensor | None:
         if node not in self._samples:

@@ -25,6 +25,8 @@ class NodeWires:
     entries: tuple[Mapping[str, tuple[str, str]], ...] = ()
     exclusive_names: bool = False
     """A format of this node forbids one name for an input and an output (ONNX)."""
+    state: frozenset[str] = frozenset()
+    """Recorded names of declared states that were updated: each is an input and an output of this name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,9 @@ def wire(name: str, nodes: Sequence[NodeWires], *, configs: Mapping[str, JSON] |
 
     Args: nodes: in order of their first completion. A wire seen at a node's first entry is forward: its producer had
         completed by then. One that first appears at a later entry is feedback: the first tick had a start value.
-    Returns: the pipeline with final port names; all maps sorted.
+        An updated state is fed by the output of its own name, whatever its values were made from.
+    Returns: the pipeline with final port names; all maps sorted. Ports of declared state are listed neither among its
+        inputs nor among its outputs.
     """
     names = {node.spec.name: final_names(node) for node in nodes}
     forward: dict[str, list[str]] = {}
@@ -69,6 +73,10 @@ def wire(name: str, nodes: Sequence[NodeWires], *, configs: Mapping[str, JSON] |
     for node in nodes:
         for port in node.spec.inputs:
             consumer = f"{node.spec.name}/{names[node.spec.name].inputs[port.name]}"
+            if port.name in node.state:
+                producer = f"{node.spec.name}/{names[node.spec.name].outputs[port.name]}"
+                feedback.setdefault(producer, []).append(consumer)
+                continue
             seen = [entry.get(port.name) for entry in node.entries]
             first = seen[0] if seen else None
             source = first or next((item for item in seen if item is not None), None)
@@ -82,6 +90,7 @@ def wire(name: str, nodes: Sequence[NodeWires], *, configs: Mapping[str, JSON] |
             final
             for port in node.spec.outputs
             if f"{node.spec.name}/{(final := names[node.spec.name].outputs[port.name])}" not in forward
+            and port.name not in node.state
         )
         for node in nodes
     }

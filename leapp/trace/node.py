@@ -23,6 +23,7 @@ from leapp.errors import (
     SampleMismatchError,
     SharedInputError,
     StaleValueError,
+    StateNameError,
     TensorClassError,
     UnrecordableOpError,
     UnusedInputWarning,
@@ -40,6 +41,7 @@ from leapp.trace.made import where_made, where_written
 from leapp.trace.recorder import OpInfo, Recorder
 from leapp.trace.scalar import settle
 from leapp.trace.source import Place, source_line
+from leapp.trace.state import States
 from leapp.trace.tensor import TRACED, mark
 
 if TYPE_CHECKING:
@@ -76,6 +78,8 @@ class _Input:
     memory: int
     place: Place
     semantics: Mapping[str, JSON]
+    is_state: bool = False
+    """Declared with ``annotate.state_tensors``: these ports come after the ordinary ones."""
 
 
 class Recording:
@@ -98,6 +102,10 @@ class Recording:
         self.sample: Sample | None = None
         self._short_constants: dict[int, tuple[weakref.ref[Any], tuple[Any, ...], fx.Node]] = {}
         self._inputs: dict[str, _Input] = {}
+        """By port, in order of declaration; those of states come last in the interface."""
+        self.states = States(name, self.where)
+        self._lost_by_states: dict[str, WireLostWarning] = {}
+        """What there is to say of states that turn out to be ordinary inputs; others may be reset between ticks."""
         self.broken: BaseException | None = None
         """An error that another thread met with a value of this entry."""
         self._port_of: dict[int, str] = {}
@@ -148,18 +156,40 @@ class Recording:
 
     def add_inputs(self, leaves: Sequence[Leaf], place: Place) -> dict[int, Any]:
         """Declare inputs: tensors handed in become traced themselves; gives a traced view for each array, by id."""
+        return self._declare(leaves, place, is_state=False)
+
+    def add_states(self, leaves: Sequence[Leaf], place: Place) -> dict[int, Any]:
+        """Declare state with its values of this tick, as ``add_inputs`` does inputs."""
+        for leaf in leaves:
+            known = self._inputs.get(leaf.port)
+            if known is not None and not known.is_state:
+                raise StateNameError(
+                    node=self.name, state=leaf.port, where=self.where(place),
+                    why=f"an input has the same name, declared at {self.where(known.place)}",
+                )  # fmt: skip
+        self.states.check_new(leaves, place)
+        made = self._declare(leaves, place, is_state=True)
+        self.states.declare(leaves, place)
+        return made
+
+    def _declare(self, leaves: Sequence[Leaf], place: Place, *, is_state: bool) -> dict[int, Any]:
         ports: dict[int, str] = {}
         for leaf in leaves:
             twin = ports.setdefault(id(leaf.tensor), leaf.port)
             if twin != leaf.port:
                 raise SharedInputError(node=self.name, first=twin, second=leaf.port)
             known = self._inputs.get(leaf.port)
+            if known is not None and known.is_state:
+                raise StateNameError(
+                    node=self.name, state=leaf.port, where=self.where(place),
+                    why=f"it was declared as state at {self.where(known.place)}",
+                )  # fmt: skip
             if known is not None:
                 raise NodeReopenedError(
                     node=self.name, port=leaf.port, first=self.where(known.place), second=self.where(place)
                 )
             self._check_input(leaf, place)
-        made = {id(leaf.tensor): self._add_input(leaf, place) for leaf in leaves}
+        made = {id(leaf.tensor): self._add_input(leaf, place, is_state=is_state) for leaf in leaves}
         return {key: thing for key, thing in made.items() if thing is not None}
 
     def _check_input(self, leaf: Leaf, place: Place) -> None:
@@ -200,20 +230,22 @@ class Recording:
                 advice="Hand in numbers that torch has: x.astype(np.float32), or one array for each field of a record",
             )  # fmt: skip
 
-    def _add_input(self, leaf: Leaf, place: Place) -> Any:
+    def _add_input(self, leaf: Leaf, place: Place, *, is_state: bool) -> Any:
         thing, array = leaf.tensor, None
         before: Value | None = getattr(thing, "_leapp", None)
         origin = before.origin if before is not None else None
         if is_array(thing):
-            array = plain_array(np.array(thing) if isinstance(thing, np.generic) else thing)
+            array = np.array(plain_of(thing)) if isinstance(thing, np.generic) else plain_array(thing)
             tensor = tensor_of(array)
         else:
             tensor = thing
         if before is not None and origin is not None:
             if plain_class(type(thing)) is None or _altered(tensor, before):
-                self.session.warn(
-                    WireLostWarning(node=self.name, port=leaf.port, source=str(origin), where=self.where(place)), place
-                )
+                lost = WireLostWarning(node=self.name, port=leaf.port, source=str(origin), where=self.where(place))
+                if is_state:
+                    self._lost_by_states[leaf.port] = lost
+                else:
+                    self.session.warn(lost, place)
                 origin = None
             else:
                 self.wires[leaf.port] = origin
@@ -227,10 +259,12 @@ class Recording:
             address = tensor.untyped_storage()._cdata
         known = self.constants.known(tensor)
         memory = known[1] if known is not None else self.recorder.new_memory()
-        node = self.recorder.placeholder(leaf.port, memory=memory, dtype=tensor.dtype, shape=tensor.shape)
+        node = self.recorder.placeholder(
+            leaf.port, memory=memory, dtype=tensor.dtype, shape=tensor.shape, state=is_state
+        )
         self.constants.add_input(node, memory, tensor)
         copy = _copy(tensor)
-        self._inputs[leaf.port] = _Input(leaf.port, thing, plain(tensor), copy, memory, place, leaf.semantics)
+        self._inputs[leaf.port] = _Input(leaf.port, thing, plain(tensor), copy, memory, place, leaf.semantics, is_state)
         self._port_of[id(thing)] = leaf.port
         value = Value(self, node, memory, address, origin)
         if array is None:
@@ -362,13 +396,20 @@ class Recording:
         if self.broken is not None:
             raise self.broken
         settle()
-        given = (*leaves, *static)
+        following = self.states.next_values()
+        self.states.check_outputs({leaf.port for leaf in (*leaves, *static)}, place)
+        given = (*leaves, *static, *following)
         nodes = [self._output_node(leaf, place) for leaf in leaves]
         nodes += [self._plain_node(leaf.tensor, place) for leaf in static]
+        nodes += [self._output_node(leaf, place) for leaf in following]
         leaves = [leaf._replace(tensor=_tensor(leaf.tensor)) for leaf in leaves]
         static = [leaf._replace(tensor=_tensor(leaf.tensor)) for leaf in static]
-        outputs = [*leaves, *static]
+        following = [leaf._replace(tensor=_tensor(leaf.tensor)) for leaf in following]
+        outputs = [*leaves, *static, *following]
         self._check_inputs_unwritten()
+        for state in self.states.declared.values():
+            if state.next is None and state.name in self._lost_by_states:
+                self.session.warn(self._lost_by_states[state.name], state.place)
         clones = keep_copies(self.recorder)
         nodes = [clones.get(node, node) for node in nodes]
         self.recorder.finish(tuple(nodes))
@@ -376,14 +417,14 @@ class Recording:
         attributes = self.constants.finish()
         spec = NodeSpec(
             self.name,
-            tuple(Port(item.port, spec_of(item.before), item.semantics) for item in self._inputs.values()),
+            tuple(Port(item.port, spec_of(item.before), item.semantics) for item in self._inputs_in_order()),
             tuple(Port(leaf.port, spec_of(leaf.tensor), leaf.semantics) for leaf in outputs),
         )
         self.graph = NodeGraph(
             spec, self.recorder.graph, attributes, self._sources(), self._specs(), self._writes(), self.translated
         )
         self.sample = Sample(
-            {item.port: item.before for item in self._inputs.values()},
+            {item.port: item.before for item in self._inputs_in_order()},
             {leaf.port: _copy(leaf.tensor) for leaf in outputs},
         )
         if not self._drawn_by_name and not torch.equal(self._random_before, torch.random.get_rng_state()):
@@ -394,6 +435,10 @@ class Recording:
         self.open = False
         return tag_outputs(given, self.name, self)
 
+    def _inputs_in_order(self) -> list[_Input]:
+        """Ordinary inputs, then states, each in order of declaration."""
+        return sorted(self._inputs.values(), key=lambda item: item.is_state)
+
     def warn_of_unused_inputs(self, nodes: Sequence[Leaf]) -> None:
         """Name inputs that feed nothing or are returned unchanged."""
         assert self.graph is not None
@@ -402,7 +447,7 @@ class Recording:
         placeholders = [node for node in self.graph.graph.nodes if node.op == "placeholder"]
         unused = [
             item.port
-            for item, node in zip(self._inputs.values(), placeholders, strict=True)
+            for item, node in zip(self._inputs_in_order(), placeholders, strict=True)
             if not [user for user in node.users if user.op != "output"]
             and (not node.users or id(item.tensor) in returned or id(node) in returned)
         ]
@@ -589,6 +634,8 @@ class NodeTrace:
     passing: bool = False
     """Open, but not recorded any more: enough samples are kept."""
     entries: int = 0
+    passing_states: States | None = None
+    """Those of an entry that is not recorded."""
     export_with: Any = None
     backend_params: Mapping[str, Any] = field(default_factory=dict)
 
@@ -596,6 +643,16 @@ class NodeTrace:
     def is_open(self) -> bool:
         """Between its ``input_tensors`` and its ``output_tensors``."""
         return self.current is not None or self.passing
+
+    @property
+    def state(self) -> Mapping[str, str]:
+        """State that leaves for the next tick: recorded port name -> how it was declared, ``state`` or ``module``."""
+        return {state.name: state.how for state in self.recordings[0].states.updated} if self.recordings else {}
+
+    @property
+    def states(self) -> States | None:
+        """The states of the entry that is open."""
+        return self.current.states if self.current is not None else self.passing_states
 
     def check_interface(self) -> None:
         """Raise SampleMismatchError when the last entry has another interface than the first."""

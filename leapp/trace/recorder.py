@@ -62,6 +62,7 @@ class Recorder:
         self._memories = NO_MEMORY
         self._inputs: dict[str, None] = {}
         self._last_input: fx.Node | None = None
+        self._last_state: fx.Node | None = None
         # Bound once: two attribute look-ups per recorded op are measurable.
         self._create = self.graph.create_node
 
@@ -70,14 +71,17 @@ class Recorder:
         self._memories += 1
         return self._memories
 
-    def placeholder(self, port: str, *, memory: int, dtype: Any, shape: Any) -> fx.Node:
-        """Append an input; all inputs come before the first call, wherever they are declared."""
+    def placeholder(self, port: str, *, memory: int, dtype: Any, shape: Any, state: bool = False) -> fx.Node:
+        """Append an input; all inputs come before the first call, wherever they are declared, and state comes last."""
         target = free_name(identifier(port), self._inputs)
         self._inputs[target] = None
-        last = self._last_input
+        last = (self._last_state if state else None) or self._last_input
         with self.graph.inserting_before(None) if last is None else self.graph.inserting_after(last):
             node = self._create("placeholder", target, (), {}, target)
-        self._last_input = node
+        if state:
+            self._last_state = node
+        else:
+            self._last_input = node
         self.info[node] = OpInfo(None, memory, (), dtype, tuple(shape))
         return node
 

@@ -22,6 +22,7 @@ from leapp.errors import (
     NodeNotClosedError,
     NodeOriginError,
     OutputBeforeInputError,
+    StateOutsideNodeError,
     UnusedInputWarning,
 )
 from leapp.trace import crossings, made
@@ -36,6 +37,7 @@ from leapp.trace.mode import NodeMode
 from leapp.trace.node import CollectorPause, NodeTrace, Recording, tag_outputs
 from leapp.trace.patches import Patches
 from leapp.trace.source import Place, caller, source_line
+from leapp.trace.state import States, flat_states
 from leapp.trace.tensor import mark, unmark
 from leapp.trace.variation import ModuleWatch
 
@@ -189,6 +191,7 @@ class Session:
             if node.current is None:
                 if len(node.recordings) >= self.options.max_cached_io:
                     node.passing = True
+                    node.passing_states = States(name, self._where)
                     return {}
                 self._begin(node, place)
             assert node.current is not None
@@ -224,7 +227,8 @@ class Session:
             if node.passing:
                 node.passing = False
                 node.entries += 1
-                return tag_outputs((*leaves, *static), name, node.recordings[-1])
+                following = node.passing_states.next_values() if node.passing_states is not None else ()
+                return tag_outputs((*leaves, *static, *following), name, node.recordings[-1])
             recording = node.current
             assert recording is not None
             with no_hooks():
@@ -240,6 +244,39 @@ class Session:
             else:
                 node.check_interface()
             return made
+
+    def state_tensors(self, name: str, tensors: Any) -> Mapping[int, Any]:
+        """Declare state of an open node; gives what stands for arrays, by their ids."""
+        place = caller()
+        name = str(name)
+        leaves = flat_states(name, tensors, is_port, self._where(place))
+        with self._lock:
+            node = self._open_node(name, "state_tensors", place)
+            if node.current is not None:
+                with no_hooks():
+                    return node.current.add_states(leaves, place)
+            assert node.passing_states is not None
+            node.passing_states.check_new(leaves, place)
+            node.passing_states.declare(leaves, place)
+            return {}
+
+    def update_state(self, name: str, tensors: Any) -> None:
+        """Note the next values of states."""
+        place = caller()
+        name = str(name)
+        leaves = flat_states(name, tensors, is_port, self._where(place))
+        with self._lock:
+            states = self._open_node(name, "update_state", place).states
+            assert states is not None
+            with no_hooks():
+                states.update(leaves, place)
+
+    def _open_node(self, name: str, call: str, place: Place) -> NodeTrace:
+        node = self.nodes.get(name)
+        if node is not None and node.is_open:
+            return node
+        opened = ", ".join(repr(each.name) for each in self.nodes.values() if each.is_open)
+        raise StateOutsideNodeError(call=call, node=name, where=self._where(place), open=opened or "none")
 
     def _begin(self, node: NodeTrace, place: Place) -> None:
         thread = threading.get_ident()

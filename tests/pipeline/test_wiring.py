@@ -6,11 +6,11 @@ from leapp.pipeline.wiring import NodeWires, wire
 SPEC = TensorSpec("float32", (2,))
 
 
-def node(name, inputs, outputs, *entries, exclusive=False):
+def node(name, inputs, outputs, *entries, exclusive=False, state=()):
     def ports(names):
         return tuple(Port(each, SPEC) for each in names.split())
 
-    return NodeWires(NodeSpec(name, ports(inputs), ports(outputs)), entries or ({},), exclusive)
+    return NodeWires(NodeSpec(name, ports(inputs), ports(outputs)), entries or ({},), exclusive, frozenset(state))
 
 
 def test_forward_wires_outer_inputs_and_outputs():
@@ -72,3 +72,28 @@ def test_a_renamed_output_keeps_its_consumers():
     pipeline = wire("p", [node("n", "obs", "obs", exclusive=True), node("m", "obs", "act", {"obs": ("n", "obs")})])
     assert pipeline.data_flow == {"n/obs_out": ("m/obs",)}
     assert pipeline.inputs == {"n": ("obs_in",)}
+
+
+def test_a_declared_state_feeds_itself_and_is_no_outer_port():
+    pipeline = wire("p", [node("n", "x h", "y h", state=["h"])])
+    assert pipeline.feedback_flow == {"n/h": ("n/h",)}
+    assert pipeline.inputs == {"n": ("x",)}
+    assert pipeline.outputs == {"n": ("y",)}
+    told = wire("p", [node("n", "x h", "y h", state=["h"], exclusive=True)])
+    assert told.feedback_flow == {"n/h_out": ("n/h_in",)}
+    assert told.inputs == {"n": ("x",)}
+
+
+def test_a_declared_state_is_fed_by_its_own_output_wherever_its_value_came_from():
+    entries = {"h": ("other", "start")}, {"h": ("n", "also")}
+    pipeline = wire("p", [node("other", "a", "start"), node("n", "x h", "y also h", *entries, state=["h"])])
+    assert pipeline.feedback_flow == {"n/h": ("n/h",)}
+    assert pipeline.data_flow == {}
+
+
+def test_another_node_may_read_a_state():
+    reader = node("reader", "h", "z", {"h": ("n", "h")})
+    pipeline = wire("p", [node("n", "x h", "y h", state=["h"], exclusive=True), reader])
+    assert pipeline.data_flow == {"n/h_out": ("reader/h",)}
+    assert pipeline.feedback_flow == {"n/h_out": ("n/h_in",)}
+    assert pipeline.outputs == {"n": ("y",), "reader": ("z",)}
