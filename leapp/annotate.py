@@ -5,22 +5,33 @@ Outside a trace session every annotation hands back the very objects it was give
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
 from leapp._spec import UNSET
 from leapp.trace._tree import handed_back
 from leapp.trace.current import current
+from leapp.trace.method import method as _method
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from leapp.semantics import TensorSemantics
 
     Ports: TypeAlias = Mapping[str, Any] | TensorSemantics | Sequence[TensorSemantics]
+    Function: TypeAlias = Callable[..., Any] | staticmethod[..., Any] | classmethod[Any, ..., Any]
 
 T = TypeVar("T")
+F = TypeVar("F", bound="Function")
 
-__all__ = ["constant", "input_tensors", "mirror_leapp_tags", "output_tensors", "state_tensors", "update_state"]
+__all__ = [
+    "constant",
+    "input_tensors",
+    "method",
+    "mirror_leapp_tags",
+    "output_tensors",
+    "state_tensors",
+    "update_state",
+]
 
 
 def input_tensors(node: str, tensors: Ports) -> Any:
@@ -120,6 +131,42 @@ def update_state(node: str, tensors: Mapping[str, Any]) -> Any:
     if session is not None:
         session.update_state(node, tensors)
     return handed_back(tensors)
+
+
+@overload
+def method(node_name: F, /) -> F: ...
+
+
+@overload
+def method(
+    node_name: str | None = None, export_with: Any = UNSET, backend_params: Mapping[str, Any] | None = None
+) -> Callable[[F], F]: ...
+
+
+def method(node_name: Any = None, export_with: Any = UNSET, backend_params: Mapping[str, Any] | None = None) -> Any:
+    """Decorate a function or method: each call of it is an entry of one node. With or without parentheses.
+
+    Its parameters are the inputs, under their own names: tensors, arrays and nestings of them that are passed. What is
+    no tensor (numbers, texts, None, modules), and a default that is not overridden, is fixed. ``*args`` of the name
+    ``xs`` are ``xs_0``, ``xs_1``; keywords of ``**others`` have their own names. What it returns are the outputs: a
+    dict, named tuple or dataclass names them itself, ``return action`` and ``return action, value`` by the names of the
+    variables, anything else as ``out0``, ``out1``.
+
+    Args:
+        node_name: name of the node; the function's own by default.
+        export_with: as of ``output_tensors``.
+        backend_params: as of ``output_tensors``.
+
+    Returns:
+        The decorated function, or the decorator.
+
+    Raises:
+        MethodKindError: when it decorates a coroutine, a generator, a class, or an object that is no function.
+        TraceError: when it is called in a session; one of its children, naming node, port and line.
+    """
+    if node_name is None or isinstance(node_name, str):
+        return lambda function: _method(function, node_name, export_with, backend_params)
+    return _method(node_name, None, export_with, backend_params)
 
 
 def constant(value: T) -> T:

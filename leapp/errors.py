@@ -156,6 +156,20 @@ class SemanticsFormError(TraceError, TypeError):
     )
 
 
+class NestingError(TraceError, TypeError):
+    """A container that ports cannot be taken from, or given back in."""
+
+    what = "{where}: a {kind} cannot hold traced values: {why}."
+    remedy = "Hand in a dict, list, tuple or dataclass of tensors."
+
+
+class MethodKindError(TraceError, TypeError):
+    """``annotate.method`` decorates something that is no plain function or method."""
+
+    what = "annotate.method cannot decorate {name}: {why}."
+    remedy = "{advice}."
+
+
 class TensorClassError(TraceError, TypeError):
     """A tensor class that cannot be traced."""
 
@@ -459,6 +473,15 @@ class UnusedInputWarning(LeappWarning):
     remedy = (
         "Drop them from annotate.input_tensors(), unless the wider interface is meant. If they should matter, the trace "
         "was lost on the way: in compiled code, or in a plain array that was filled from them."
+    )
+
+
+class UnfinishedEntryWarning(LeappWarning):
+    """A node was opened again by the line that had opened it, and was never closed in between."""
+
+    what = "Node {node!r} was opened again at {where} without having been closed; the unfinished entry is dropped."
+    remedy = (
+        "After an exception inside the node this is right. Else close it: annotate.output_tensors({node!r}, {{...}})."
     )
 
 

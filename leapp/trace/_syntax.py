@@ -44,6 +44,21 @@ def innermost_around(code: CodeType, instruction: int) -> ast.AST | None:
     return smallest
 
 
+def function_of(code: CodeType) -> ast.FunctionDef | ast.Lambda | None:
+    """The definition that a code object was compiled from; None where the source is missing or does not tell."""
+    found: list[ast.FunctionDef | ast.Lambda] = []
+    for node in (_parsed(code.co_filename) or {}).values():
+        if isinstance(node, ast.FunctionDef) and node.name == code.co_name:
+            first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
+        elif isinstance(node, ast.Lambda) and code.co_name == "<lambda>":
+            first = node.lineno
+        else:
+            continue
+        if first == code.co_firstlineno:
+            found.append(node)
+    return found[0] if len(found) == 1 else None
+
+
 def _position(code: CodeType, instruction: int) -> tuple[int | None, int | None, int | None, int | None] | None:
     return next(itertools.islice(code.co_positions(), instruction // 2, None), None)
 

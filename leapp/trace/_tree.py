@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from leapp.errors import InvalidNameError, NotATensorError, PortCollisionError, SemanticsError, SemanticsFormError
+from leapp.errors import (
+    InvalidNameError,
+    NestingError,
+    NotATensorError,
+    PortCollisionError,
+    SemanticsError,
+    SemanticsFormError,
+)
 from leapp.semantics import TensorSemantics
 
 if TYPE_CHECKING:
@@ -25,15 +33,25 @@ class Leaf(NamedTuple):
     """What the port means, as the runtime file says it."""
 
 
-def flatten(node: str, direction: str, tensors: Any, is_tensor: Callable[[Any], bool]) -> list[Leaf]:
+def flatten(
+    node: str,
+    direction: str,
+    tensors: Any,
+    is_tensor: Callable[[Any], bool],
+    *,
+    stays: Callable[[Any], bool] | None = None,
+) -> list[Leaf]:
     """Name every tensor in a nesting, in order; nested keys are joined with ``_``.
 
-    ``tensors`` maps port names to tensors or nestings of them, or is a TensorSemantics or a list of them. Raises
-    NotATensorError, InvalidNameError for a name that no file can have, PortCollisionError when two paths give one name,
-    SemanticsFormError for a TensorSemantics anywhere else, and SemanticsError or ElementNamesError for facts that do
-    not fit their tensor.
+    ``tensors`` maps port names to tensors or nestings of them, or is a TensorSemantics or a list of them. None inside a
+    nesting has no port and stays what it is. So does what ``stays`` says, of things that are neither tensors nor
+    nestings, wherever it stands.
+
+    Raises NotATensorError, NestingError, InvalidNameError for a name that no file can have, PortCollisionError when two
+    paths give one name, SemanticsFormError for a TensorSemantics anywhere else, and SemanticsError or ElementNamesError
+    for facts that do not fit their tensor.
     """
-    leaves = list(_each(node, direction, tensors, is_tensor))
+    leaves = list(_each(_Walk(node, direction, is_tensor, stays), tensors))
     for leaf in leaves:
         check_name(f"{direction} port", leaf.port)
     check_distinct(node, direction, leaves)
@@ -57,27 +75,28 @@ def _described(node: str, direction: str, tensors: Any) -> Sequence[TensorSemant
         return None
     for index, each in enumerate(tensors):
         if not isinstance(each, TensorSemantics):
-            why = f"item {index} of the {direction}s is a {_kind(each)} among TensorSemantics"
+            why = f"item {index} of the {direction}s is a {kind_of(each)} among TensorSemantics"
             raise SemanticsFormError(node=node, direction=direction, why=why)
     return tensors
 
 
-def _each(node: str, direction: str, tensors: Any, is_tensor: Callable[[Any], bool]) -> Iterator[Leaf]:
+def _each(walk: _Walk, tensors: Any) -> Iterator[Leaf]:
+    node, direction = walk.node, walk.direction
     if isinstance(tensors, Mapping):
         for name, thing in tensors.items():
-            yield from _walk(node, direction, str(name), f"[{name!r}]", thing, is_tensor)
+            yield from walk.port(str(name), f"[{name!r}]", thing)
         return
     every = _described(node, direction, tensors)
     if every is None:
-        raise NotATensorError(node=node, direction=direction, port="?", kind=_kind(tensors))
+        raise NotATensorError(node=node, direction=direction, port="?", kind=kind_of(tensors))
     for index, described in enumerate(every):
         path = f"TensorSemantics {index} ({described.name!r})"
-        leaves = list(_walk(node, direction, described.name, path, described.ref, is_tensor))
+        leaves = list(walk.port(described.name, path, described.ref))
         if len(leaves) != 1 and described.says_something:
             names = ", ".join(repr(leaf.port) for leaf in leaves[:4])
             raise SemanticsError(
                 where=f"Node {node!r}: {direction} {described.name!r}",
-                why=f"its facts are about one tensor, and ref is a {_kind(described.ref)} of {len(leaves)}",
+                why=f"its facts are about one tensor, and ref is a {kind_of(described.ref)} of {len(leaves)}",
                 advice=f"Give each tensor a TensorSemantics of its own, {names}, ...; or none, and say the facts in "
                 "the manifest, under the names of these ports.",
             )
@@ -86,33 +105,74 @@ def _each(node: str, direction: str, tensors: Any, is_tensor: Callable[[Any], bo
             yield leaf._replace(semantics=described.facts(where, tuple(int(size) for size in leaf.tensor.shape)))
 
 
-def _walk(
-    node: str, direction: str, name: str, path: str, thing: Any, is_tensor: Callable[[Any], bool]
-) -> Iterator[Leaf]:
-    if is_tensor(thing):
-        yield Leaf(name, path, thing)
-        return
-    items: Iterator[tuple[Any, str, Any]]
-    if isinstance(thing, TensorSemantics):
-        why = f"{direction} {name!r} is a TensorSemantics inside a dict or nesting"
-        raise SemanticsFormError(node=node, direction=direction, why=why)
+class _Walk:
+    """One way through nestings; knows what it is inside of."""
+
+    def __init__(
+        self, node: str, direction: str, is_tensor: Callable[[Any], bool], stays: Callable[[Any], bool] | None
+    ) -> None:
+        self.node = node
+        self.direction = direction
+        self.is_tensor = is_tensor
+        self.stays = stays
+        self.above: list[int] = []
+        """ids of the nestings around."""
+
+    def port(self, name: str, path: str, thing: Any) -> Iterator[Leaf]:
+        if self.is_tensor(thing):
+            yield Leaf(name, path, thing)
+            return
+        if isinstance(thing, TensorSemantics):
+            why = f"{self.direction} {name!r} is a TensorSemantics inside a dict or nesting"
+            raise SemanticsFormError(node=self.node, direction=self.direction, why=why)
+        items = parts(thing)
+        if items is None:
+            if (thing is None and self.above) or (self.stays is not None and self.stays(thing)):
+                return
+            raise NotATensorError(node=self.node, direction=self.direction, port=name, kind=kind_of(thing))
+        if id(thing) in self.above:
+            if self.stays is not None:
+                return
+            raise self._refused(name, thing, "it holds itself")
+        self.above.append(id(thing))
+        for key, step, item in items:
+            if self.is_tensor(item) and isinstance(thing, Mapping) and thing[key] is not item:
+                raise self._refused(name, thing, "it gives another object each time one of its values is asked for")
+            yield from self.port(f"{name}_{key}", f"{path}{step}", item)
+        self.above.pop()
+
+    def _refused(self, name: str, thing: Any, why: str) -> NestingError:
+        return NestingError(where=f"{self.direction} {name!r} of node {self.node!r}", kind=kind_of(thing), why=why)
+
+
+def parts(thing: Any) -> Iterator[tuple[Any, str, Any]] | None:
+    """What a nesting holds: key, how the user writes the step to it, and the thing there; None for what is no nesting.
+
+    Fields of a dataclass that were never set are left out.
+    """
     if isinstance(thing, Mapping):
-        items = ((key, f"{path}[{key!r}]", item) for key, item in thing.items())
-    elif isinstance(thing, tuple) and hasattr(thing, "_fields"):
-        items = ((key, f"{path}.{key}", item) for key, item in zip(thing._fields, thing, strict=True))
-    elif isinstance(thing, (list, tuple)):
-        items = ((index, f"{path}[{index}]", item) for index, item in enumerate(thing))
-    elif dataclasses.is_dataclass(thing) and not isinstance(thing, type):
-        items = (
-            (field.name, f"{path}.{field.name}", getattr(thing, field.name)) for field in dataclasses.fields(thing)
-        )
-    else:
-        raise NotATensorError(node=node, direction=direction, port=name, kind=_kind(thing))
-    for key, where, item in items:
-        yield from _walk(node, direction, f"{name}_{key}", where, item, is_tensor)
+        return ((key, f"[{key!r}]", item) for key, item in thing.items())
+    if isinstance(thing, tuple) and hasattr(thing, "_fields"):
+        return ((key, f".{key}", item) for key, item in zip(thing._fields, thing, strict=True))
+    if isinstance(thing, (list, tuple)):
+        return ((index, f"[{index}]", item) for index, item in enumerate(thing))
+    if dataclasses.is_dataclass(thing) and not isinstance(thing, type) and not _is_module(thing):
+        return ((name, f".{name}", item) for name, item in _fields(thing).items())
+    return None
 
 
-def _kind(thing: Any) -> str:
+def _fields(thing: Any) -> dict[str, Any]:
+    return {each.name: getattr(thing, each.name) for each in dataclasses.fields(thing) if hasattr(thing, each.name)}
+
+
+def _is_module(thing: Any) -> bool:
+    """Whether it is a module of torch's, which may be a dataclass too: its tensors are weights."""
+    torch: Any = sys.modules.get("torch")
+    return torch is not None and isinstance(thing, torch.nn.Module)
+
+
+def kind_of(thing: Any) -> str:
+    """A thing's class as messages show it."""
     kind = type(thing)
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
@@ -132,33 +192,60 @@ def check_name(kind: str, name: str) -> None:
 
 
 def replaced(thing: Any, made: Mapping[int, Any]) -> Any:
-    """A nesting with the things in it replaced by id; containers that hold none of them stay the same objects."""
+    """A nesting with the things in it replaced by id; containers that hold none of them stay the same objects.
+
+    Raises NestingError for a mapping that can be neither copied nor built anew.
+    """
+    return _replaced(thing, made, []) if made else thing
+
+
+def _replaced(thing: Any, made: Mapping[int, Any], above: list[int]) -> Any:
     found = made.get(id(thing))
     if found is not None:
         return found
+    if id(thing) in above:
+        return thing
+    items = parts(thing)
+    if items is None:
+        return thing
+    above.append(id(thing))
+    before = {key: item for key, _, item in items}
+    after = {key: _replaced(item, made, above) for key, item in before.items()}
+    above.pop()
+    changed = {key: item for key, item in after.items() if item is not before[key]}
+    if not changed:
+        return thing
     if isinstance(thing, Mapping):
-        items = {key: replaced(item, made) for key, item in thing.items()}
-        if all(items[key] is thing[key] for key in items):
-            return thing
-        other = copy.copy(thing)
-        for key, item in items.items():
-            other[key] = item  # type: ignore[index]
-        return other
-    if isinstance(thing, (list, tuple)):
-        parts = [replaced(item, made) for item in thing]
-        if all(new is old for new, old in zip(parts, thing, strict=True)):
-            return thing
-        return type(thing)(*parts) if hasattr(thing, "_fields") else type(thing)(parts)
-    if dataclasses.is_dataclass(thing) and not isinstance(thing, type):
-        fields = {each.name: getattr(thing, each.name) for each in dataclasses.fields(thing)}
-        others = {name: replaced(item, made) for name, item in fields.items()}
-        if all(others[name] is fields[name] for name in fields):
-            return thing
+        return _mapping(thing, after, changed)
+    if isinstance(thing, tuple):
+        values = tuple(after.values())
+        # Classes of named tuples may have a constructor of their own.
+        return thing._make(values) if hasattr(thing, "_make") else type(thing)(values)
+    twin: Any = copy.copy(thing)
+    for key, item in changed.items():
+        if isinstance(thing, list):
+            twin[key] = item
+        else:
+            object.__setattr__(twin, key, item)  # a dataclass, which may be frozen
+    return twin
+
+
+def _mapping(thing: Mapping[Any, Any], after: dict[Any, Any], changed: dict[Any, Any]) -> Any:
+    """A mapping of the same class with other values."""
+    kind: Any = type(thing)
+    try:
         twin: Any = copy.copy(thing)
-        for name, item in others.items():
-            object.__setattr__(twin, name, item)
-        return twin
-    return thing
+        if twin is not thing:
+            for key, item in changed.items():
+                twin[key] = item
+            return twin
+    except Exception:  # noqa: BLE001, S110 - any class may refuse in its own way; it may still be built from a dict
+        pass
+    try:
+        return kind(after)
+    except Exception as error:
+        why = f"it can be neither copied nor made of a dict ({error})"
+        raise NestingError(where="A value with arrays in it", kind=kind_of(thing), why=why) from error
 
 
 def handed_back(tensors: Any, made: Mapping[int, Any] | None = None) -> Any:

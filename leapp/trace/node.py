@@ -192,6 +192,10 @@ class Recording:
         made = {id(leaf.tensor): self._add_input(leaf, place, is_state=is_state) for leaf in leaves}
         return {key: thing for key, thing in made.items() if thing is not None}
 
+    def declares(self, leaves: Sequence[Leaf]) -> bool:
+        """Whether one of the ports is an input of this entry already."""
+        return any(leaf.port in self._inputs for leaf in leaves)
+
     def _check_input(self, leaf: Leaf, place: Place) -> None:
         kind = type(leaf.tensor)
         if is_array(leaf.tensor):

@@ -23,7 +23,9 @@ from leapp.errors import (
     NodeOriginError,
     OutputBeforeInputError,
     StateOutsideNodeError,
+    UnfinishedEntryWarning,
     UnusedInputWarning,
+    WrongThreadError,
 )
 from leapp.trace import crossings, made
 from leapp.trace._arrays import is_array
@@ -174,9 +176,12 @@ class Session:
 
     # --- nodes ----------------------------------------------------------------------------------------------------
 
-    def input_tensors(self, name: str, tensors: Any) -> Mapping[int, Any]:
-        """Open a node, or declare further inputs of an open one; gives what stands for arrays, by their ids."""
-        place = caller()
+    def input_tensors(self, name: str, tensors: Any, *, place: Place | None = None) -> Mapping[int, Any]:
+        """Open a node, or declare further inputs of an open one; gives what stands for arrays, by their ids.
+
+        ``place``: where the node comes from; None: the user's line that called.
+        """
+        place = place or caller()
         name = str(name)
         check_name("node", name)
         leaves = flatten(name, "input", tensors, is_port)
@@ -186,6 +191,8 @@ class Session:
                 node = self.nodes[name] = NodeTrace(name, place)
             elif not node.is_open and (node.origin.code, node.origin.line) != (place.code, place.line):
                 raise NodeOriginError(node=name, first=self._where(node.origin), second=self._where(place))
+            self._check_thread(node, place)
+            self._drop_unfinished(node, place, leaves)
             if node.passing:
                 return {}
             if node.current is None:
@@ -200,7 +207,7 @@ class Session:
                     return node.current.add_inputs(leaves, place)
             except BaseException:
                 if not node.current._inputs:
-                    self._end(node)
+                    self.abandon(name)
                 raise
 
     def output_tensors(
@@ -210,9 +217,14 @@ class Session:
         static_outputs: Any = None,
         export_with: tuple[ExportFormat, ...] | Unset | None = UNSET,
         backend_params: Mapping[str, Any] | None = None,
+        *,
+        place: Place | None = None,
     ) -> Mapping[int, Any]:
-        """Close a node; gives what stands for plain arrays that it returns, by their ids."""
-        place = caller()
+        """Close a node; gives what stands for plain arrays that it returns, by their ids.
+
+        ``place``: where the node comes from; None: the user's line that called.
+        """
+        place = place or caller()
         name = str(name)
         leaves = flatten(name, "output", tensors, is_port)
         static: list[Leaf] = []
@@ -314,6 +326,32 @@ class Session:
                 crossings.node_closed()
         if not any(self._open.values()):
             self._collector.end()
+
+    def abandon(self, name: str) -> None:
+        """Drop the open entry of a node, whose computation ended with an exception; it may be entered again."""
+        with self._lock:
+            node = self.nodes.get(name)
+            if node is None or not node.is_open:
+                return
+            self._end(node)
+            node.passing = False
+            if not node.entries:
+                del self.nodes[name]
+
+    def _check_thread(self, node: NodeTrace, place: Place) -> None:
+        recording = node.current
+        if recording is not None and recording.thread != threading.get_ident():
+            raise WrongThreadError(
+                node=node.name, thread=self.thread_name(), where=self._where(place), owner=recording.thread_name
+            )
+
+    def _drop_unfinished(self, node: NodeTrace, place: Place, leaves: Sequence[Leaf]) -> None:
+        """The line that opened a node opens it again: what happened in between ended with an exception."""
+        recording = node.current
+        if recording is None or place != recording.place or not recording.declares(leaves):
+            return
+        self.warn(UnfinishedEntryWarning(node=node.name, where=self._where(place)), place)
+        self._end(node)
 
     # --- other annotations ------------------------------------------------------------------------------------------
 
