@@ -805,3 +805,17 @@ def _masked_softmax(self: Tensor, mask: Tensor, dim: int | None = None, mask_typ
         mask = mask.reshape(mask.shape[0], 1, 1, mask.shape[1])
     axis = self.dim() - 1 if dim is None else dim
     return torch.softmax(self.masked_fill(mask, float("-inf")), axis)
+
+
+@_for(_aten.unfold_backward.default)
+def _unfold_backward(grad: Tensor, input_size: Sequence[int], dim: int, size: int, step: int) -> Tensor:
+    """What is written through windows: torch's own form counts places in int32, which no ScatterND takes."""
+    if not input_size:
+        return grad.squeeze(0)
+    axis = dim % len(input_size)
+    whole = grad.new_zeros(tuple(input_size))
+    windows = grad.shape[axis]
+    for offset in reversed(range(size)):  # the order in which torch's kernel adds what overlaps
+        places = torch.arange(windows, dtype=torch.int64) * step + offset
+        whole = whole.index_add(axis, places, grad.select(-1, offset))
+    return whole

@@ -337,15 +337,25 @@ def _worth_folding(node: Any) -> bool | None:
 
 
 @contextlib.contextmanager
-def _without_fused_limits() -> Iterator[None]:
-    """Leave Min and Max as they are: fused, their limits are named after the input, and those of two pairs collide."""
+def _sound_rules() -> Iterator[None]:
+    """The optimiser's rules without those that change what is computed.
+
+    Min and Max stay as they are: fused, their limits are named after the input, and those of two pairs collide. And a
+    ScatterND that writes every place is replaced by what it writes only where it assigns, not where it adds.
+    """
     from onnxscript import rewriter
-    from onnxscript.rewriter.rules.common import _min_max_to_clip
+    from onnxscript.rewriter.rules.common import _min_max_to_clip, _redundant_scatter_nd
+
+    class Assigns(_redundant_scatter_nd.ScatterAllStatic):
+        def pattern(self, op: Any, data: Any, indices: Any, updates: Any) -> Any:
+            return op.ScatterND(data, indices, updates, reduction="none")
 
     own: Any = rewriter
     before = own._DEFAULT_REWRITE_RULES
-    fused = {id(each) for each in vars(_min_max_to_clip).values()}
-    own._DEFAULT_REWRITE_RULES = type(before)(each for each in before if id(each) not in fused)
+    left_out = {id(each) for each in vars(_min_max_to_clip).values()}
+    left_out.add(id(_redundant_scatter_nd.no_op_static_scatter_nd_rule))
+    rules = [each for each in before if id(each) not in left_out]
+    own._DEFAULT_REWRITE_RULES = type(before)([*rules, Assigns.rule()])  # type: ignore[no-untyped-call]
     try:
         yield
     finally:
@@ -364,7 +374,7 @@ def _optimise(model: Any) -> None:
     # Each use of a tied weight may have been folded into a transpose of its own.
     once = common.DeduplicateInitializersPass(size_limit=_LARGEST_FOLDED)
     if len(model.graph) <= _LARGE_GRAPH_NODES:
-        with _without_fused_limits():
+        with _sound_rules():
             optimizer.optimize_ir(model, should_fold=_worth_folding)
         once(model)
         return

@@ -93,7 +93,26 @@ def written_through_strides(x):
     return whole + 0
 
 
+def added_everywhere(x, y):
+    return x.index_add(0, torch.arange(3), y)
+
+
+def written_in_windows(size, step):
+    def run(x, y):
+        written = x * 1
+        written.unfold(0, size, step).copy_(y)
+        return written + 0
+
+    return run
+
+
 CASES = {
+    "additions to every place": (added_everywhere, lambda: (randn(3, 2), randn(3, 2))),
+    "assignments through windows": (written_in_windows(2, 3), lambda: (randn(8), randn(3, 2))),
+    "gradients of windows that overlap": (
+        lambda g: torch.ops.aten.unfold_backward(g, [2, 7], 1, 3, 2), lambda: (randn(2, 3, 3),)
+    ),
+    "one assignment to all windows": (written_in_windows(1, 1), lambda: (randn(2), randn(2, 1))),
     "stable order": (lambda a: torch.argsort(a, dim=0, stable=True), lambda: (randint(4, (50, 3)),)),
     "stable order of floats": (
         lambda a: torch.argsort(a, stable=True, descending=True), lambda: (randint(4, (3, 50)).double(),)

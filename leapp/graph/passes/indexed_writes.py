@@ -1,4 +1,4 @@
-"""Write through diagonals and strided views by index."""
+"""Write through diagonals, windows and strided views by index."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ if TYPE_CHECKING:
     from leapp._spec import TensorSpec
     from leapp.graph._base import NodeGraph
 
-_VIEWS = {torch.diagonal: "diagonal", torch.as_strided: "as_strided"}
+_VIEWS = {torch.diagonal, torch.as_strided, "unfold"}
 
 
 def indexed_writes(recording: NodeGraph) -> PassResult:
-    """Turn every ``diagonal`` and ``as_strided`` that is written through into reads and writes of elements by index.
+    """Turn ``diagonal``, ``unfold`` and ``as_strided`` that are written through into reads and writes by index.
 
-    Why: no exporter but TorchScript's can put what was written there back into the tensor that it is a view of. And a
-    runtime's tensors may have other strides than the recorded ones, which ``as_strided`` does not look at; so those of
-    a constant, whose strides are standard, are all that is left of it.
+    Why: no exporter but TorchScript's can put what was written there back into the tensor that it is a view of (torch's
+    inverse of ``unfold`` puts zeros where no window lies). And a runtime's tensors may have other strides than the
+    recorded ones, which ``as_strided`` does not look at; so those of a constant, whose strides are standard, are all
+    that is left of it.
     Ensures: such a view is a tensor of its own, which is read again where the other was written, and whose content is
     assigned to the other where it was written itself; values unchanged. A second run changes nothing.
     """
@@ -64,7 +65,11 @@ def _diagonals_filled(recording: NodeGraph) -> tuple[NodeGraph, bool]:
 
 
 def _is_to_go(recording: NodeGraph, node: fx.Node) -> bool:
-    if node.op != "call_function" or node.target not in _VIEWS or _positions(recording, node) is None:
+    if (
+        node.op not in ("call_function", "call_method")
+        or node.target not in _VIEWS
+        or _positions(recording, node) is None
+    ):
         return False
     if node.target is torch.as_strided and not all(map(_is_constant, memory_of(node))):
         return True
@@ -91,7 +96,8 @@ def _positions(recording: NodeGraph, view: fx.Node) -> tuple[torch.Tensor, ...] 
         skipped = (offset[0] if offset else view.kwargs.get("storage_offset")) or 0
         if skipped + sum((length - 1) * step for length, step in zip(size, stride, strict=True)) >= count:
             return None  # it reaches into memory beside the base
-    found = target(numbers, *rest, **view.kwargs)
+    function = getattr(torch.Tensor, target) if view.op == "call_method" else target
+    found = function(numbers, *rest, **view.kwargs)
     return tuple(each.clone(memory_format=torch.contiguous_format) for each in torch.unravel_index(found, spec.shape))
 
 
