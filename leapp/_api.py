@@ -23,6 +23,7 @@ from leapp.errors import (
 )
 from leapp.semantics import GraphConfigs
 from leapp.trace import current as sessions
+from leapp.trace._tree import check_name
 from leapp.trace.session import Session, SessionOptions
 
 if TYPE_CHECKING:
@@ -269,6 +270,7 @@ def _build_options(policy: BuildPolicy, options: Any) -> Any:
         configured_nodes=policy.configured_nodes,
         manifest=policy.manifest,
         only=policy.only,
+        starts=policy.starts,
     )
 
 
@@ -307,7 +309,8 @@ def parse_formats(node: str, export_with: Any) -> tuple[ExportFormat, ...] | Uns
 
 
 _BACKEND_PARAMS = frozenset(
-    "opset_version optimize verify report skip_validation prescript model_path copy_original_model device".split()
+    "opset_version optimize verify report skip_validation prescript model_path copy_original_model device "
+    "reset_port".split()
 )
 
 
@@ -321,6 +324,13 @@ def parse_backend_params(node: str, params: Mapping[str, Any] | None) -> Mapping
                 value=name,
                 why=f"known: {', '.join(sorted(_BACKEND_PARAMS))}",
             )
+    if given.get("reset_port") is not None:
+        if not isinstance(given["reset_port"], str):
+            raise OptionError(
+                option=f'backend_params["reset_port"] of node {node!r}', value=given["reset_port"],
+                why="it names the boolean input to add",
+            )  # fmt: skip
+        check_name("input port", given["reset_port"])
     if given.get("model_path") is not None:
         raise OptionError(
             option=f'backend_params["model_path"] of node {node!r}', value=given["model_path"],

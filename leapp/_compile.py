@@ -6,7 +6,10 @@ import warnings
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from leapp._canonical import canonical_json, md5_file, readable_json, sha256, sha256_file
+from leapp._spec import Port, StartKind
 from leapp._version import CONFIG_VERSION
 from leapp.bundle import contract, samples, schema, write
 from leapp.errors import (
@@ -20,13 +23,16 @@ from leapp.errors import (
 )
 from leapp.export._backend import IR_VERSION, OPSET_VERSION, ExportOptions, backend_for
 from leapp.graph._base import NodeGraph, run_passes
-from leapp.graph.check import check_graph, check_replays
+from leapp.graph.check import check_graph, check_replays, run_graph
 from leapp.graph.dump import graph_digest, graph_json, graph_text, op_counts
 from leapp.graph.passes import EXPORT_PASSES
+from leapp.graph.passes.reset_port import RESET, reset_port
+from leapp.pipeline import start
+from leapp.pipeline.start import StartRules
 from leapp.pipeline.wiring import NodeWires, PortNames, final_names, renamed, wire
 from leapp.replay import ATOL, RTOL, FormatReport, NodeReport, replay
 from leapp.report.page import render
-from leapp.trace.constants import bytes_digest
+from leapp.trace.constants import bytes_digest, same_bytes
 from leapp.trace.node import CollectorPause, spec_of
 from leapp.trace.same import difference
 
@@ -34,10 +40,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    import torch
-
     from leapp._spec import JSON, ExportFormat, NodeSpec, PipelineSpec
     from leapp.export._backend import ArtifactInfo
+    from leapp.pipeline.start import Started
     from leapp.trace.node import NodeTrace
     from leapp.trace.session import Session
 
@@ -62,6 +67,8 @@ class CompileOptions:
     configured_nodes: frozenset[str] = frozenset()
     manifest: str = ""
     only: str | None = None
+    starts: StartRules = field(default_factory=StartRules)
+    """How state starts, and which nodes get a reset input."""
 
     def tolerances(self, node: str) -> schema.Tolerances:
         """What the replayed outputs of a node may differ by."""
@@ -95,6 +102,10 @@ class _Node:
     formats: tuple[ExportFormat, ...] | None
     digests: Mapping[str, str]
     """Digest of each constant's bytes."""
+    started: Mapping[str, Started] = field(default_factory=dict)
+    """How inputs that are fed back start, by port."""
+    resets: Samples = ()
+    """What the node gives at the first tick, also with other state, where its reset input is true."""
 
     @property
     def spec(self) -> NodeSpec:
@@ -173,7 +184,72 @@ def _prepared(session: Session, options: CompileOptions) -> tuple[list[_Node], P
     ]
     if options.only is not None:
         nodes = [node if node.spec.name == options.only else replace(node, formats=None) for node in nodes]
-    return nodes, pipeline
+    return _started(nodes, pipeline, options.starts)
+
+
+def _started(nodes: Sequence[_Node], pipeline: PipelineSpec, rules: StartRules) -> tuple[list[_Node], PipelineSpec]:
+    """Decide how inputs that are fed back start, and add the reset inputs that were asked for."""
+    fed = {consumer.partition("/")[0] for consumer in start.fed_back(pipeline)}
+    first = {
+        node.spec.name: {port: samples.RawTensor.of(value) for port, value in node.samples[0][0].items()}
+        for node in nodes
+        if node.spec.name in fed
+    }
+    started = start.decide(rules, pipeline, {node.spec.name: node.names for node in nodes}, first)
+    pipeline = start.marked(pipeline, started)
+    made = []
+    for node, spec in zip(nodes, pipeline.nodes, strict=True):
+        own = {port: each for port in first.get(spec.name, ()) if (each := started.get(f"{spec.name}/{port}"))}
+        made.append(replace(node, recording=replace(node.recording, spec=spec), started=own))
+        asked = rules.reset_of(spec.name, node.trace.backend_params)
+        if asked is not None:
+            port, where = asked
+            brought = node.trace.backend_params.get("model_path") is not None
+            states = start.check_reset(pipeline, node.names, spec.name, port, where, brought=brought)
+            pipeline = start.with_input(pipeline, spec.name, Port(port, RESET))
+            made[-1] = _resettable(made[-1], port, states)
+    return made, pipeline
+
+
+def _start_value(node: _Node, port: str) -> torch.Tensor | str:
+    """What an input holds at the first tick, or the other input that it copies then."""
+    found = node.started[port].start
+    if found.kind is StartKind.FIRST_INPUT:
+        return found.port
+    value = node.samples[0][0][port]
+    return value if found.kind is StartKind.CONSTANT else torch.zeros_like(value)
+
+
+def _resettable(node: _Node, port: str, states: Sequence[str]) -> _Node:
+    """The node with a reset input, and a sample that shows what it does."""
+    inputs, outputs = node.samples[0]
+    starts = {state: _start_value(node, state) for state in states}
+    values = {state: inputs[each] if isinstance(each, str) else each for state, each in starts.items()}
+    add_port = reset_port(port, starts)
+    recording = add_port(node.recording).graph
+    off, on = torch.tensor(False), torch.tensor(True)
+    if not all(same_bytes(inputs[state], value) for state, value in values.items()):
+        # It was traced with other values than it is declared to start with, so there is no traced answer.
+        outputs = run_graph(run_passes(add_port(node.recording).graph, EXPORT_PASSES), {**inputs, **values, port: off})
+    other = {state: _other_value(value) for state, value in values.items()}
+    return replace(
+        node,
+        recording=recording,
+        samples=[({**before, port: off}, after) for before, after in node.samples],
+        resets=[({**inputs, **other, port: on}, outputs)],
+        digests={
+            **node.digests,
+            **{name: bytes_digest(value) for name, value in recording.constants.items() if name not in node.digests},
+        },
+    )
+
+
+def _other_value(value: torch.Tensor) -> torch.Tensor:
+    """Not one bit of it is as it was: of numbers about zero, NaN."""
+    if value.dtype is torch.bool:
+        return ~value
+    data = bytearray(255 - byte for byte in samples.RawTensor.of(value).data)
+    return torch.frombuffer(data, dtype=value.dtype).reshape(value.shape) if data else value
 
 
 def _node(trace: NodeTrace, names: PortNames, formats: tuple[ExportFormat, ...] | None) -> _Node:
@@ -232,7 +308,8 @@ def _write_node(
         opset, ir_version = options.onnx_for(name)
         settings = _settings(node, opset, ir_version)
         for each in node.formats:
-            info, report, error = _write_artifact(each, graph, example, folder, settings, node.samples, options)
+            checked = [*node.samples, *node.resets]
+            info, report, error = _write_artifact(each, graph, example, folder, settings, checked, options)
             if info is not None:
                 artifacts.append(info)
             if error is not None:
@@ -333,13 +410,13 @@ def _write_artifact(
 
 def _initial_values(pipeline: PipelineSpec, nodes: Sequence[_Node], staging: Path) -> tuple[str, str] | None:
     """First-tick values of all feedback inputs, in one file; None when there is no feedback."""
-    consumers = {consumer for each in pipeline.feedback_flow.values() for consumer in each}
-    values = {
-        f"{node.spec.name}/{port}": value
-        for node in nodes
-        for port, value in node.samples[0][0].items()
-        if f"{node.spec.name}/{port}" in consumers
-    }
+    values = {}
+    for node in nodes:
+        for port in node.started:
+            value = _start_value(node, port)
+            if isinstance(value, str):
+                value = torch.zeros_like(node.samples[0][0][port])
+            values[f"{node.spec.name}/{port}"] = value
     if not values:
         return None
     path = staging / f"{pipeline.name}_initial_values.safetensors"
@@ -354,13 +431,16 @@ def _write_evidence(session: Session, nodes: Sequence[_Node], reports: Mapping[s
     (evidence / "sources").mkdir()
     for node in nodes:
         samples.write_samples(evidence / "samples" / f"{node.spec.name}.safetensors", node.samples)
+        if node.resets:
+            (evidence / "resets").mkdir(exist_ok=True)
+            samples.write_samples(evidence / "resets" / f"{node.spec.name}.safetensors", node.resets)
         lines: dict[str, JSON] = {
             op: {"file": source.file, "line": source.line, "function": source.function}
             for op, source in node.recording.sources.items()
         }
         (evidence / "sources" / f"{node.spec.name}.json").write_bytes(readable_json(lines))
     (evidence / "checks.json").write_bytes(readable_json([_report_json(each) for each in reports.values()]))
-    (evidence / "notes.json").write_bytes(readable_json(_notes(session)))
+    (evidence / "notes.json").write_bytes(readable_json(_notes(session, nodes)))
     (staging / "log.txt").write_text(_log(session, reports), encoding="utf-8")
 
 
@@ -396,8 +476,10 @@ def _report_json(report: NodeReport) -> JSON:
     }
 
 
-def _notes(session: Session) -> dict[str, JSON]:
+def _notes(session: Session, nodes: Sequence[_Node]) -> dict[str, JSON]:
+    started = {f"{node.spec.name}/{port}": each for node in nodes for port, each in node.started.items()}
     return {
+        "starts": start.notes(started),
         "warnings": [{"class": type(warning).__name__, "text": str(warning)} for warning in session.warnings],
         # A line that is passed many times is one note.
         "escapes": [

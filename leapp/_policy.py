@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from leapp.pipeline.start import StartRules
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
@@ -53,6 +55,8 @@ class BuildPolicy:
     only: str | None = None
     """The one node that gets artifacts; None: all of them."""
     metadata: Mapping[str, JSON] = field(default_factory=dict)
+    starts: StartRules = field(default_factory=StartRules)
+    """How state starts, and which nodes get a reset input."""
     watch_modules: bool = False
     """Keep the weights of every module at its first call, for a second session."""
     variation: Variation | None = None

@@ -672,6 +672,30 @@ class UnknownNodeError(BuildError, ValueError):
     remedy = "Nodes that were recorded: {known}."
 
 
+class StartNameError(BuildError, ValueError):
+    """The manifest says how something starts that is no state or feedback input."""
+
+    exit_code = 2
+    what = "{where}: node {node!r} has no state or feedback input {name!r}{why}."
+    remedy = "{advice}."
+
+
+class StartPortError(BuildError, ValueError):
+    """The manifest lets a state start as a copy of an input that it cannot be a copy of."""
+
+    exit_code = 2
+    what = "{where}: {name!r} of node {node!r} cannot start as a copy of {port!r}: {why}."
+    remedy = "{advice}."
+
+
+class ResetPortError(BuildError, ValueError):
+    """A node cannot have the reset input that was asked for."""
+
+    exit_code = 2
+    what = "Node {node!r} cannot have the reset input {port!r} ({where}): {why}."
+    remedy = "{advice}."
+
+
 class OnlyNodeError(BuildError, ValueError):
     """``--only`` names a node that was not recorded."""
 
@@ -711,6 +735,13 @@ class FrozenDataError(BuildError):
         "Compute them from the inputs with torch operations, declare them as inputs, or say that they are meant: "
         "annotate.constant(value), or the function's name in [allow] of the manifest."
     )
+
+
+class StartNotFixedError(FrozenDataError):
+    """State starts with a value that belongs to one run, and nothing says what it starts with elsewhere."""
+
+    what = "{manifest}: {count} thing(s) start with a value of this run alone:\n{detail}"
+    remedy = "Paste one of the lines for each into the manifest, or give the state the same start in every run."
 
 
 class WorkerFaultError(BuildError):
