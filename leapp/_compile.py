@@ -30,7 +30,8 @@ from leapp.graph.passes.reset_port import RESET, reset_port
 from leapp.pipeline import start
 from leapp.pipeline.start import StartRules
 from leapp.pipeline.wiring import NodeWires, PortNames, final_names, renamed, wire
-from leapp.replay import ATOL, RTOL, FormatReport, NodeReport, replay
+from leapp.replay import ATOL, RTOL, FormatReport, NodeReport, replay, sample_labels
+from leapp.report.checks import checks_json, log_lines
 from leapp.report.page import render
 from leapp.trace.constants import bytes_digest, same_bytes
 from leapp.trace.node import CollectorPause, spec_of
@@ -308,8 +309,7 @@ def _write_node(
         opset, ir_version = options.onnx_for(name)
         settings = _settings(node, opset, ir_version)
         for each in node.formats:
-            checked = [*node.samples, *node.resets]
-            info, report, error = _write_artifact(each, graph, example, folder, settings, checked, options)
+            info, report, error = _write_artifact(each, graph, example, folder, settings, node, options)
             if info is not None:
                 artifacts.append(info)
             if error is not None:
@@ -387,7 +387,7 @@ def _write_artifact(
     example: tuple[torch.Tensor, ...],
     folder: Path,
     settings: ExportOptions,
-    cached: Samples,
+    node: _Node,
     options: CompileOptions,
 ) -> tuple[ArtifactInfo | None, FormatReport, LeappError | None]:
     """Write one artifact, load it again and replay the samples."""
@@ -402,7 +402,9 @@ def _write_artifact(
         return None, FormatReport(each.value, error=str(error)), error
     try:
         limits = options.tolerances(graph.spec.name)
-        ports = replay(run, graph.spec, cached, rtol=limits.rtol, atol=limits.atol)
+        labels = sample_labels(len(node.samples), len(node.resets))
+        checked = [*node.samples, *node.resets]
+        ports = replay(run, graph.spec, checked, rtol=limits.rtol, atol=limits.atol, labels=labels)
     except Exception as error:  # noqa: BLE001 - a runtime may raise anything; it is a result of the check
         return info, FormatReport(each.value, error=f"the artifact does not run: {error}"), None
     return info, FormatReport(each.value, ports), None
@@ -439,41 +441,9 @@ def _write_evidence(session: Session, nodes: Sequence[_Node], reports: Mapping[s
             for op, source in node.recording.sources.items()
         }
         (evidence / "sources" / f"{node.spec.name}.json").write_bytes(readable_json(lines))
-    (evidence / "checks.json").write_bytes(readable_json([_report_json(each) for each in reports.values()]))
+    (evidence / "checks.json").write_bytes(readable_json(checks_json(reports.values())))
     (evidence / "notes.json").write_bytes(readable_json(_notes(session, nodes)))
     (staging / "log.txt").write_text(_log(session, reports), encoding="utf-8")
-
-
-def _report_json(report: NodeReport) -> JSON:
-    return {
-        "node": report.node,
-        "ok": report.ok,
-        "formats": [
-            {
-                "format": each.format,
-                "ok": each.ok,
-                "error": each.error,
-                "ports": [
-                    {
-                        "port": port.port,
-                        "ok": port.ok,
-                        "samples": port.samples,
-                        "sample": port.sample,
-                        # JSON has no infinity.
-                        "largest": port.difference.largest
-                        if port.difference.largest < float("inf")
-                        else str(port.difference.largest),
-                        "where": list(port.difference.where) if port.difference.where is not None else None,
-                        "expected": port.difference.expected,
-                        "actual": port.difference.actual,
-                        "note": port.difference.note,
-                    }
-                    for port in each.ports
-                ],
-            }
-            for each in report.formats
-        ],
-    }
 
 
 def _notes(session: Session, nodes: Sequence[_Node]) -> dict[str, JSON]:
@@ -499,8 +469,7 @@ def _log(session: Session, reports: Mapping[str, NodeReport]) -> str:
         lines.append(f"node {node.name}: {ops} operations, entered {node.entries} times")
     lines += [f"{type(warning).__name__}: {warning}" for warning in session.warnings]
     for report in reports.values():
-        lines += [f"{report.node} {each.format}: {'ok' if each.ok else 'FAILED'}" for each in report.formats]
-        lines += report.lines()
+        lines += log_lines(report)
     return "\n".join(lines) + "\n"
 
 

@@ -157,6 +157,9 @@ def _parser() -> argparse.ArgumentParser:
 
     replay = _command(commands, "replay", _replay, "run a bundle's recorded samples through all its model files")
     _add_bundles(replay, "+")
+    replay.add_argument(
+        "--statistics", action="store_true", help="mean, percentiles and what is not finite, for each output"
+    )
     replay.add_argument("--rtol", type=tolerance, help="relative tolerance (default: the node's own)")
     replay.add_argument("--atol", type=tolerance, help="absolute tolerance, in each output's unit (default: likewise)")
 
@@ -334,18 +337,20 @@ def _verify(arguments: argparse.Namespace) -> int:
 
 def _replay(arguments: argparse.Namespace) -> int:
     from leapp.build.replay import replay_bundle
-    from leapp.report.checks import check_rows
+    from leapp.report.checks import STATISTICS_HEAD, check_rows
     from leapp.report.text import Cell, Printer
 
     def one(path: Path) -> int:
-        rows = check_rows(replay_bundle(path, rtol=arguments.rtol, atol=arguments.atol))
+        reports = replay_bundle(path, rtol=arguments.rtol, atol=arguments.atol)
+        rows = check_rows(reports)
         ok = all(row.ok for row in rows)
         if arguments.json:
             _print_json({"schema": 1, "bundle": str(path), "ok": ok, "checks": [row.as_json() for row in rows]})
         else:
             printer = Printer(sys.stdout)
             printer.line(Cell(str(path), "title"))
-            head = ("Node", "Format", "Output", "Samples", "Largest difference", "Where", "Result")
+            more = STATISTICS_HEAD if arguments.statistics else ()
+            head = ("Node", "Format", "Output", "Samples", "Largest difference", *more, "Where", "Result")
             printer.table(
                 head,
                 [
@@ -355,13 +360,17 @@ def _replay(arguments: argparse.Namespace) -> int:
                         row.port or "-",
                         str(row.samples),
                         row.difference_text(),
+                        *(row.statistics_texts() if more else ()),
                         row.where or "-",
-                        Cell("agrees", "good") if row.ok else Cell(row.note, "bad"),
+                        Cell("agrees", "good") if row.ok else Cell("differs", "bad"),
                     )
                     for row in rows
                 ],
-                numbers=(3, 4),
+                numbers=(3, 4, 5, 6, 7, 8) if more else (3, 4),
             )
+            for report in reports:
+                for line in report.lines():
+                    printer.line(Cell(line, "bad"))
             if not rows:
                 printer.line("No model files: nothing to replay.")
         return EXIT_OK if ok else EXIT_CHECK_FAILED

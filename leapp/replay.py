@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from leapp.compare import Difference, compare
+from leapp.compare import Difference, Statistics, Tally, compare
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -17,16 +17,31 @@ if TYPE_CHECKING:
 RTOL = 1e-3
 ATOL = 1e-5
 
+_ROUNDING = 20.0
+"""A difference of so many times what is allowed may still be rounding; a wrong computation is further off."""
+
 
 @dataclass(frozen=True, slots=True)
 class PortReport:
-    """One output port over all samples: the sample that was furthest off."""
+    """One port over all samples: how far the model was from the recording, and where it was furthest."""
 
     port: str
     samples: int
+    """How many samples were replayed."""
     sample: int
     """Index of the sample that ``difference`` speaks of."""
     difference: Difference
+    """The worst element of the worst sample."""
+    statistics: Statistics = field(default_factory=Statistics)
+    """Over all elements of all samples."""
+    label: str = ""
+    """What the sample is called: ``entry 2`` of the node, ``probe, entry 1`` in a second session, ``tick 3``."""
+    failed: tuple[int, ...] = ()
+    """Indices of the samples that are out of tolerance."""
+    rtol: float = RTOL
+    atol: float = ATOL
+    direction: str = "output"
+    """``output``; or ``input``, for a value that a wire brought."""
 
     @property
     def ok(self) -> bool:
@@ -64,24 +79,123 @@ class NodeReport:
         return False
 
     def lines(self) -> list[str]:
-        """One line per failing port or format."""
+        """What is wrong, a line per failing port or format, and then what to do about it."""
         found = []
         for each in self.formats:
             if each.error:
                 found.append(f"{self.node} ({each.format}): {each.error}")
             found.extend(f"{self.node} ({each.format}): {describe(port)}" for port in each.ports if not port.ok)
-        return found
+        return [*found, *self.advice()]
+
+    def advice(self) -> list[str]:
+        """What the failures have in common, and what to do about it; empty where nothing failed."""
+        ports = [(each, port) for each in self.formats for port in each.ports if not port.ok]
+        if not ports:
+            return []
+        agreeing = [each.format for each in self.formats if each.ok]
+        first_agrees = all(port.failed and 0 not in port.failed for _, port in ports)
+        if all(port.statistics.nan_model > port.statistics.nan_recorded for _, port in ports):
+            said = (
+                "The model gives NaN where the code gave numbers: look for 0/0, sqrt or log of what rounds below zero"
+            )
+        elif all(_may_be_rounding(port) for _, port in ports):
+            said = (
+                "That may be rounding: if it is good enough, raise rtol and atol (of compile_graph(), or in "
+                f"[nodes.{self.node}] of the manifest); else compute the step in float64, or in another order"
+            )
+        elif first_agrees:
+            said = (
+                "The first entry agrees and a later one does not: a value of the first entry was frozen into the "
+                "model. Declare it as an input or as state; the warnings of the trace name candidates"
+            )
+        elif agreeing:
+            said = f"The recording is right, since {', '.join(agreeing)} agrees: export this node in that format"
+        else:
+            said = (
+                "Every format is off, so the recording is not what the code computed: look for random numbers, "
+                "memory that carries values between entries, and the warnings of the trace"
+            )
+        return [f"{self.node}: {said}."]
+
+
+def _may_be_rounding(port: PortReport) -> bool:
+    found = port.difference
+    return not found.note and found.allowed > 0 and found.apart <= _ROUNDING * found.allowed
 
 
 def describe(port: PortReport) -> str:
-    """A port's report in words."""
-    found = port.difference
+    """A port's report in words: the worst element, and how the others do."""
+    found, stats = port.difference, port.statistics
+    name = f"{port.direction} {port.port!r}"
+    where = port.label or f"sample {port.sample}"
     if found.note:
-        return f"output {port.port!r}: {found.note}: expected {found.expected}, got {found.actual}"
-    return (
-        f"output {port.port!r}: largest difference {found.largest:.3g} at {list(found.where or ())} of sample "
-        f"{port.sample}: expected {found.expected}, got {found.actual}"
+        return f"{name}: {where}: {found.note}: recorded {found.expected}, the model gives {found.actual}"
+    if found.where is None:
+        return f"{name}: equal"
+    text = (
+        f"{name}: element {list(found.where)} of {where}: recorded {found.expected}, the model gives {found.actual}: "
+        f"apart by {found.apart:.3g}, allowed {found.allowed:.3g}"
     )
+    if found.allowed:
+        text += f" (atol {port.atol:g} + rtol {port.rtol:g} x |recorded|)"
+    return f"{text}; {summary(stats)}" if stats.elements else text
+
+
+def summary(stats: Statistics) -> str:
+    """Statistics in one line."""
+    text = f"{stats.beyond} of {stats.elements} elements out of tolerance"
+    if stats.largest:
+        text += (
+            f", largest difference {stats.largest:.2g}, mean {stats.mean:.2g}, "
+            f"50% {stats.p50:.2g}, 95% {stats.p95:.2g}, 99% {stats.p99:.2g}"
+        )
+    for kind, recorded, model in (
+        ("NaN", stats.nan_recorded, stats.nan_model),
+        ("infinite", stats.inf_recorded, stats.inf_model),
+    ):
+        if recorded or model:
+            text += f", {kind}: {recorded} recorded, {model} in the model"
+    return text
+
+
+class PortTally:
+    """One port, sample by sample; small however many there are."""
+
+    def __init__(self, port: str, *, rtol: float, atol: float, direction: str = "output") -> None:
+        self.port = port
+        self._limits = rtol, atol
+        self._direction = direction
+        self._tally = Tally()
+        self._samples = 0
+        self._worst: tuple[int, str, Difference] = (0, "", Difference(True, 0.0, None))
+        self._failed: list[int] = []
+
+    def add(self, actual: Any, expected: Any, *, index: int | None = None, label: str = "") -> Difference:
+        """Compare one sample of the port: tensors or arrays. ``index``: which one it is, where some are left out."""
+        index = self._samples if index is None else index
+        rtol, atol = self._limits
+        found = compare(as_array(actual), as_array(expected), rtol=rtol, atol=atol, tally=self._tally)
+        if self._samples == 0 or found.further_than(self._worst[2]):
+            self._worst = index, label, found
+        if not found.ok:
+            self._failed.append(index)
+        self._samples += 1
+        return found
+
+    def report(self) -> PortReport:
+        """What was found so far."""
+        index, label, found = self._worst
+        return PortReport(
+            self.port,
+            self._samples,
+            index,
+            found,
+            self._tally.statistics(),
+            label,
+            tuple(self._failed),
+            *self._limits,
+            self._direction,
+        )
 
 
 def replay(
@@ -91,22 +205,28 @@ def replay(
     *,
     rtol: float = RTOL,
     atol: float = ATOL,
+    labels: Sequence[str] = (),
 ) -> tuple[PortReport, ...]:
     """Run each sample and compare every output element by element.
 
     Args: run: an artifact by port name. samples: (inputs, outputs) by port name, at least one; tensors or arrays.
-        atol: in the output's own unit.
-    Returns: one row per port with the worst sample. A mismatch is a result, not an exception.
+        atol: in the output's own unit. labels: what messages call the samples; by default entries of the node,
+        counted from 1.
+    Returns: one row per port. A mismatch is a result, not an exception.
     """
-    worst: dict[str, tuple[int, Difference]] = {}
-    for index, (inputs, outputs) in enumerate(samples):
+    tallies = [PortTally(port.name, rtol=rtol, atol=atol) for port in spec.outputs]
+    for label, (inputs, outputs) in zip(labels or sample_labels(len(samples)), samples, strict=True):
         results = run(inputs)
-        for port in spec.outputs:
-            found = compare(as_array(results[port.name]), as_array(outputs[port.name]), rtol=rtol, atol=atol)
-            known = worst.get(port.name)
-            if known is None or (not found.ok, found.largest) > (not known[1].ok, known[1].largest):
-                worst[port.name] = (index, found)
-    return tuple(PortReport(port, len(samples), index, found) for port, (index, found) in worst.items())
+        for tally in tallies:
+            tally.add(results[tally.port], outputs[tally.port], label=label)
+    return tuple(tally.report() for tally in tallies)
+
+
+def sample_labels(entries: int, resets: int = 0, *, prefix: str = "") -> list[str]:
+    """What messages call the samples of a node: its entries, counted from 1, then those that try its reset input."""
+    return [f"{prefix}entry {index + 1}" for index in range(entries)] + [
+        f"reset {index + 1}" if index else "reset" for index in range(resets)
+    ]
 
 
 def as_array(value: Any) -> npt.NDArray[Any]:

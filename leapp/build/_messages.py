@@ -140,6 +140,8 @@ class Compiled(_Message):
     """What else made the bundle a failed one."""
     peak_memory_bytes: int = 0
     """The most memory that the session's process held until then."""
+    problems: tuple[str, ...] = ()
+    """What the checks found wrong, in words, and what to do about it."""
 
 
 @dataclass(frozen=True, slots=True)

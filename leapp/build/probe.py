@@ -24,7 +24,8 @@ from leapp.compare import compare
 from leapp.export._backend import backend_for
 from leapp.graph.dump import graph_json
 from leapp.manifest.model import Choices, FromFile, PortHint, Range, Structure
-from leapp.replay import FormatReport, NodeReport, as_array, replay
+from leapp.replay import FormatReport, NodeReport, as_array, replay, sample_labels
+from leapp.report.checks import node_json
 from leapp.trace.constants import bytes_digest, no_hooks, plain, same_bytes
 from leapp.trace.escapes import READER, spelled
 from leapp.trace.variation import named_tensors, shared_memory
@@ -294,7 +295,7 @@ class ProbeReport:
         return {
             "ok": self.ok,
             "moved": [asdict(each) for each in self.moved],
-            "replays": [{"node": report.node, "ok": report.ok, "problems": report.lines()} for report in self.replays],
+            "replays": [{**node_json(report), "problems": report.lines()} for report in self.replays],
             "not_varied": list(self.not_varied),
             "not_allowed": list(self.not_allowed),
             "perturbed": list(self.perturbed),
@@ -492,12 +493,14 @@ def _replayed(bundle: Bundle, name: str, recordings: Sequence[Any]) -> NodeRepor
         )
         for entry in recordings
     ]
+    labels = sample_labels(len(samples), prefix="probe, ")
     formats = []
     for artifact in manifest.artifacts:
         backend = backend_for(ExportFormat(artifact.format))
         try:
             run = backend.open(bundle.folder / artifact.path, spec)
-            ports = replay(run, spec, samples, rtol=manifest.tolerances.rtol, atol=manifest.tolerances.atol)
+            limits = manifest.tolerances
+            ports = replay(run, spec, samples, rtol=limits.rtol, atol=limits.atol, labels=labels)
         except Exception as error:  # noqa: BLE001 - a runtime may raise anything; it is a result of the check
             formats.append(FormatReport(artifact.format, error=f"the artifact does not run: {error}"))
         else:

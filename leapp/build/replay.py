@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 from leapp._spec import ExportFormat, NodeSpec
 from leapp.bundle import read, samples
+from leapp.bundle.schema import Tolerances
 from leapp.errors import ArtifactLoadError, NoSamplesError
 from leapp.export._backend import backend_for
-from leapp.replay import FormatReport, NodeReport, replay
+from leapp.replay import FormatReport, NodeReport, replay, sample_labels
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from pathlib import Path
 
     import torch
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
     from leapp.bundle.schema import Artifact, NodeManifest
 
     Tensors = Mapping[str, torch.Tensor]
-    Samples = Sequence[tuple[Tensors, Tensors]]
+    Samples = Mapping[str, tuple[Tensors, Tensors]]
+    """By what messages call them."""
 
 
 def replay_bundle(path: Path, *, rtol: float | None = None, atol: float | None = None) -> list[NodeReport]:
@@ -43,18 +45,20 @@ def _node(bundle: Bundle, node: NodeManifest, rtol: float | None, atol: float | 
     recorded = bundle.samples(node.node)
     if recorded is None:
         raise NoSamplesError(bundle=bundle.folder, node=node.node)
-    cached = [(_tensors(sample.inputs), _tensors(sample.outputs)) for sample in samples.read_samples(recorded)]
-    spec = NodeSpec(node.node, tuple(port.port() for port in node.inputs), tuple(port.port() for port in node.outputs))
-    limits = {
-        "rtol": node.tolerances.rtol if rtol is None else rtol,
-        "atol": node.tolerances.atol if atol is None else atol,
+    entries = samples.read_samples(recorded)
+    tried = bundle.evidence(f"evidence/resets/{node.node}.safetensors")
+    resets = () if tried is None else samples.read_samples(tried)
+    labels = sample_labels(len(entries), len(resets))
+    cached = {
+        label: (_tensors(sample.inputs), _tensors(sample.outputs))
+        for label, sample in zip(labels, (*entries, *resets), strict=True)
     }
+    spec = NodeSpec(node.node, tuple(port.port() for port in node.inputs), tuple(port.port() for port in node.outputs))
+    limits = Tolerances(node.tolerances.rtol if rtol is None else rtol, node.tolerances.atol if atol is None else atol)
     return NodeReport(node.node, tuple(_artifact(bundle, spec, each, cached, limits) for each in node.artifacts))
 
 
-def _artifact(
-    bundle: Bundle, spec: NodeSpec, artifact: Artifact, cached: Samples, limits: dict[str, float]
-) -> FormatReport:
+def _artifact(bundle: Bundle, spec: NodeSpec, artifact: Artifact, cached: Samples, limits: Tolerances) -> FormatReport:
     if artifact.external:
         return FormatReport(artifact.format, error=f"{artifact.path} was not copied into the bundle")
     file = bundle.artifact(spec.name, artifact.format)
@@ -63,9 +67,10 @@ def _artifact(
     except ArtifactLoadError as error:
         return FormatReport(artifact.format, error=str(error))
     try:
-        return FormatReport(artifact.format, replay(run, spec, cached, **limits))
+        ports = replay(run, spec, [*cached.values()], rtol=limits.rtol, atol=limits.atol, labels=[*cached])
     except Exception as error:  # noqa: BLE001  # a runtime may raise anything; it is a result of the check
         return FormatReport(artifact.format, error=f"it does not run: {error}")
+    return FormatReport(artifact.format, ports)
 
 
 def _tensors(stored: Mapping[str, samples.RawTensor]) -> dict[str, torch.Tensor]:

@@ -142,6 +142,8 @@ class _Traced:
     checks: tuple[CheckRow, ...]
     errors: tuple[str, ...]
     """Why it is a failed one, beside the checks."""
+    problems: tuple[str, ...]
+    """What the checks found wrong."""
     notes: tuple[str, ...]
     printed: bytes
     record: Path
@@ -366,6 +368,7 @@ def _trace(context: _Context, scratch: Path) -> _Traced:
         bundle,
         checks,
         errors,
+        tuple(outcome.compiled.problems),
         notes,
         printed,
         record,
@@ -585,10 +588,9 @@ def _check(context: _Context, traced: _Traced) -> PipelineResult:
     bundle = read.load(traced.folder)
     if bundle.status != "ok":
         failing = [row for row in traced.checks if not row.ok]
-        detail = [f"{row.node} ({row.format}): {row.port or 'not run'}: {row.note}" for row in failing]
         count = len({row.node for row in failing}) or 1
         raise _Stopped(
-            ValidationError(count=count, detail="\n".join([*traced.errors, *detail]), reports={}),
+            ValidationError(count=count, detail="\n".join([*traced.errors, *traced.problems]), reports={}),
             log=context.keep_log(traced.printed),
             checks=traced.checks,
         )

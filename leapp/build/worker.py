@@ -163,12 +163,15 @@ def policy(request: SessionRequest, folder: Path, recorder: ReadRecorder | None 
     def on_compiled(result: CompileResult) -> None:
         rows = check_rows(result.reports.values())
         checks = tuple(row.as_json() for row in rows)
-        errors = tuple(str(error) for error in result.errors)
+        problems = tuple(line for report in result.reports.values() for line in report.lines())
+        # An artifact that could not be written stands among the problems of its node.
+        errors = tuple(text for text in map(str, result.errors) if not any(text in line for line in problems))
         if request.record is not None:
             write_record(request.record, result)
         if recorder is not None:
             (folder / READS_FILE).write_bytes(readable_json(recorder.snapshot().as_json()))
-        compiled = Compiled(str(result.bundle), result.digest, result.status, checks, errors, _peak_memory_bytes())
+        memory = _peak_memory_bytes()
+        compiled = Compiled(str(result.bundle), result.digest, result.status, checks, errors, memory, problems)
         compiled.write(folder / COMPILED_FILE)
 
     second = None if request.probe is None else SecondSession.of(request.probe, manifest)

@@ -1,21 +1,21 @@
-"""What a replay found, one row per node, format and output: the value that page, terminal and ``--json`` share."""
+"""What a replay found: the JSON that evidence keeps, and one row per node, format and port for page and terminal."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from leapp._spec import JSON
-    from leapp.replay import NodeReport
+    from leapp.replay import NodeReport, PortReport
 
 
 @dataclass(frozen=True, slots=True)
 class CheckRow:
-    """How one output of one model file compares with the recording."""
+    """How one port of one model file compares with the recording."""
 
     node: str
     format: str
@@ -23,18 +23,31 @@ class CheckRow:
     samples: int
     """How many samples were replayed."""
     largest: float | None
-    """Largest absolute difference; None where nothing could be compared."""
+    """Largest absolute difference; None where nothing could be compared, or where it has no size."""
     where: str
-    """Sample and element of the largest difference; empty when there is none."""
+    """Sample and element of the worst difference; empty when there is none."""
     ok: bool
     note: str = ""
     """Why nothing could be compared, or what else is wrong."""
+    statistics: Mapping[str, JSON] = field(default_factory=dict)
+    """``leapp.compare.Statistics`` over all samples, in plain JSON; empty where nothing was compared."""
 
     def difference_text(self) -> str:
         """The largest difference for people."""
-        if self.largest is None:
-            return "-"
-        return "0" if self.largest == 0 else f"{self.largest:.2g}"
+        return "-" if self.largest is None else _number_text(self.largest)
+
+    def statistics_texts(self) -> tuple[str, ...]:
+        """Mean, percentiles, elements out of tolerance and what is not finite, for the columns of a table."""
+        if not self.statistics:
+            return ("-",) * len(STATISTICS_HEAD)
+        stats: Mapping[str, Any] = self.statistics
+        numbers = ["-" if stats[key] is None else _number_text(stats[key]) for key in ("mean", "p50", "p95", "p99")]
+        odd = [
+            f"{kind}: {stats[f'{key}_recorded']} recorded, {stats[f'{key}_model']} model"
+            for kind, key in (("NaN", "nan"), ("inf", "inf"))
+            if stats[f"{key}_recorded"] or stats[f"{key}_model"]
+        ]
+        return (*numbers, f"{stats['beyond']} of {stats['elements']}", "; ".join(odd) or "-")
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> CheckRow:
@@ -43,43 +56,143 @@ class CheckRow:
 
     def as_json(self) -> dict[str, JSON]:
         """The row for machines. JSON has no infinity: what is infinitely far off has a note that says why."""
-        finite = self.largest is not None and math.isfinite(self.largest)
         return {
             "node": self.node,
             "format": self.format,
             "port": self.port,
             "samples": self.samples,
-            "largest": self.largest if finite else None,
+            "largest": None if self.largest is None else finite(self.largest),
             "where": self.where,
             "ok": self.ok,
             "note": self.note,
+            "statistics": dict(self.statistics),
         }
+
+
+STATISTICS_HEAD = ("Mean", "50%", "95%", "99%", "Out of tolerance", "Not finite")
+"""Titles of ``CheckRow.statistics_texts``."""
 
 
 def check_rows(reports: Iterable[NodeReport]) -> tuple[CheckRow, ...]:
     """The rows of replay reports, in their order."""
+    return rows_of_json([node_json(report) for report in reports])
+
+
+def checks_json(reports: Iterable[NodeReport]) -> dict[str, JSON]:
+    """What ``evidence/checks.json`` holds."""
+    return {"schema": 1, "nodes": [node_json(report) for report in reports]}
+
+
+def rows_of_checks(stored: Any) -> tuple[CheckRow, ...]:
+    """The rows of an ``evidence/checks.json``; older ones were a bare list of nodes."""
+    return rows_of_json(stored["nodes"] if isinstance(stored, dict) else stored)
+
+
+def node_json(report: NodeReport) -> dict[str, JSON]:
+    """A node's report in plain JSON."""
+    return {
+        "node": report.node,
+        "ok": report.ok,
+        "formats": [
+            {
+                "format": each.format,
+                "ok": each.ok,
+                "error": each.error,
+                "ports": [port_json(port) for port in each.ports],
+            }
+            for each in report.formats
+        ],
+        "advice": list(report.advice()),
+    }
+
+
+def port_json(port: PortReport) -> dict[str, JSON]:
+    """A port's report in plain JSON."""
+    found = port.difference
+    return {
+        "port": port.port,
+        "direction": port.direction,
+        "ok": port.ok,
+        "samples": port.samples,
+        "sample": port.sample,
+        "label": port.label,
+        "failed": list(port.failed),
+        # JSON has no infinity.
+        "largest": found.largest if math.isfinite(found.largest) else str(found.largest),
+        "where": None if found.where is None else list(found.where),
+        "expected": found.expected,
+        "actual": found.actual,
+        "apart": finite(found.apart),
+        "allowed": finite(found.allowed),
+        "rtol": port.rtol,
+        "atol": port.atol,
+        "note": found.note,
+        "statistics": {
+            key: finite(value) if isinstance(value, float) else value for key, value in asdict(port.statistics).items()
+        },
+    }
+
+
+def rows_of_json(nodes: Iterable[Mapping[str, Any]]) -> tuple[CheckRow, ...]:
+    """The rows of what ``node_json`` gave, now or by an older leapp."""
     rows: list[CheckRow] = []
-    for report in reports:
-        for each in report.formats:
-            if each.error:
-                rows.append(CheckRow(report.node, each.format, "", 0, None, "", ok=False, note=each.error))
-            for port in each.ports:
-                found = port.difference
-                where = "" if found.where is None else place_text(port.sample, found.where)
-                note = "" if found.ok else difference_note(found.note, found.expected, found.actual)
+    for node in nodes:
+        for each in node["formats"]:
+            if each["error"]:
+                rows.append(CheckRow(node["node"], each["format"], "", 0, None, "", ok=False, note=each["error"]))
+            for port in each["ports"]:
+                label = port.get("label") or f"sample {port['sample']}"
                 rows.append(
                     CheckRow(
-                        report.node, each.format, port.port, port.samples, found.largest, where, ok=port.ok, note=note
+                        node["node"],
+                        each["format"],
+                        port["port"],
+                        port["samples"],
+                        float(port["largest"]),
+                        "" if port["where"] is None else place_text(label, port["where"]),
+                        ok=port["ok"],
+                        note="" if port["ok"] else _note(port),
+                        statistics=port.get("statistics", {}),
                     )
                 )
     return tuple(rows)
 
 
-def place_text(sample: int, index: Sequence[int]) -> str:
-    """Where a difference is: which of the samples, and which element of the output."""
-    return f"sample {sample}, {list(index)}"
+def log_lines(report: NodeReport) -> list[str]:
+    """A node's report for ``log.txt``: a line per format and port, and what is wrong."""
+    from leapp.replay import describe, summary  # with NumPy, which whoever only draws reports need not have
+
+    lines = []
+    for each in report.formats:
+        lines.append(f"{report.node} {each.format}: {'ok' if each.ok else 'FAILED'}{each.error and ': '}{each.error}")
+        lines += [
+            f"{report.node} {each.format}: {port.direction} {port.port!r}: ok, {port.samples} samples, "
+            f"{summary(port.statistics)}"
+            if port.ok
+            else f"{report.node} {each.format}: {describe(port)}"
+            for port in each.ports
+        ]
+    return [*lines, *report.advice()]
 
 
-def difference_note(note: str, expected: str, actual: str) -> str:
-    """What is wrong with an output."""
-    return f"{note or 'beyond the tolerances'}: expected {expected}, got {actual}"
+def place_text(label: str, index: Sequence[int]) -> str:
+    """Where a difference is: which of the samples, and which element of the port."""
+    return f"{label}, {list(index)}"
+
+
+def _note(port: Mapping[str, Any]) -> str:
+    """What is wrong with a port, in words that stand in ``leapp.replay.describe`` as well."""
+    text = f"recorded {port['expected']}, the model gives {port['actual']}"
+    if port["note"]:
+        return f"{port['note']}: {text}"
+    apart = port.get("apart") or float("inf")
+    return f"{text}: apart by {apart:.3g}, allowed {port['allowed']:.3g}" if "allowed" in port else text
+
+
+def finite(value: float) -> float | None:
+    """A number as JSON holds it."""
+    return value if math.isfinite(value) else None
+
+
+def _number_text(value: float) -> str:
+    return "0" if value == 0 else f"{value:.2g}"

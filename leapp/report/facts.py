@@ -10,10 +10,10 @@ from leapp._spec import NodeSpec
 from leapp.bundle.contract import parse_contract
 from leapp.bundle.read import parse_node_manifest
 from leapp.bundle.samples import read_tensors
-from leapp.report.checks import CheckRow, difference_note, place_text
+from leapp.report.checks import CheckRow, rows_of_checks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from leapp._spec import JSON
@@ -80,7 +80,7 @@ def collect(folder: Path) -> Facts:
     contract = parse_contract(runtime_file.read_bytes(), runtime_file)
     pipeline = contract["pipeline"]
     nodes = tuple(_node(folder, name) for name in contract["models"])
-    checks = tuple(_check_rows(_json_of(folder / "evidence" / "checks.json") or []))
+    checks = rows_of_checks(_json_of(folder / "evidence" / "checks.json") or [])
     return Facts(
         name=runtime_file.stem,
         version=bundle.get("version", ""),
@@ -156,25 +156,6 @@ def argument_text(value: Any) -> str:
     if key == "dict":
         return "{" + ", ".join(f"{name}: {argument_text(each)}" for name, each in inner.items()) + "}"
     return "..." if key == "ellipsis" else str(inner)
-
-
-def _check_rows(reports: list[Any]) -> Iterator[CheckRow]:
-    for report in reports:
-        for each in report["formats"]:
-            if each["error"]:
-                yield CheckRow(report["node"], each["format"], "", 0, None, "", ok=False, note=each["error"])
-            for port in each["ports"]:
-                place = port["where"]
-                yield CheckRow(
-                    report["node"],
-                    each["format"],
-                    port["port"],
-                    port["samples"],
-                    float(port["largest"]),
-                    "" if place is None else place_text(port["sample"], place),
-                    ok=port["ok"],
-                    note="" if port["ok"] else difference_note(port["note"], port["expected"], port["actual"]),
-                )
 
 
 def _json_of(path: Path) -> Any:
