@@ -38,7 +38,7 @@ from leapp.trace.node import CollectorPause, spec_of
 from leapp.trace.same import difference
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from leapp._spec import JSON, ExportFormat, NodeSpec, PipelineSpec
@@ -196,6 +196,7 @@ def _started(nodes: Sequence[_Node], pipeline: PipelineSpec, rules: StartRules) 
         for node in nodes
         if node.spec.name in fed
     }
+    rules = replace(rules, scripted={state: port for node in nodes for state, port in _scripted_starts(node)})
     started = start.decide(rules, pipeline, {node.spec.name: node.names for node in nodes}, first)
     pipeline = start.marked(pipeline, started)
     made = []
@@ -210,6 +211,14 @@ def _started(nodes: Sequence[_Node], pipeline: PipelineSpec, rules: StartRules) 
             pipeline = start.with_input(pipeline, spec.name, Port(port, RESET))
             made[-1] = _resettable(made[-1], port, states)
     return made, pipeline
+
+
+def _scripted_starts(node: _Node) -> Iterator[tuple[str, str]]:
+    """States that the script started from an input of the same node: ``node/port`` and the input, final names."""
+    names = node.names.inputs
+    for state in node.trace.recordings[0].states.updated:
+        if state.start_input is not None:
+            yield f"{node.spec.name}/{names[state.name]}", names[state.start_input]
 
 
 def _start_value(node: _Node, port: str) -> torch.Tensor | str:

@@ -219,6 +219,13 @@ class StateOutsideNodeError(TraceError):
     )
 
 
+class StateStartError(TraceError, ValueError):
+    """A state starts from a value that its own node has computed."""
+
+    what = "Node {node!r}: state {state!r} starts from a value computed inside the node ({where})."
+    remedy = "Let it start from a plain tensor or array, or from an input as it came in: the first tick then copies that input."
+
+
 class StateKindError(TraceError, TypeError):
     """Something other than a tensor or array was declared as state."""
 

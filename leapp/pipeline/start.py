@@ -50,6 +50,8 @@ class StartRules:
     """Place of a key of the manifest, for messages."""
     told: Mapping[str, Start] | None = None
     """By ``node/port``, final names: what two sessions showed. None: they have not been compared."""
+    scripted: Mapping[str, str] = field(default_factory=dict)
+    """By ``node/port``: the input whose very value the script handed in as the state's; final names."""
     guess: bool = False
     """Take a start that equals exactly one other input for a copy of it; a second session will be the judge."""
 
@@ -68,7 +70,7 @@ class Started:
 
     start: Start
     how: str
-    """``declared``, ``told`` by what it was equal to, or ``traced``."""
+    """``declared``, ``scripted``, ``told`` by what it was equal to, or ``traced``."""
     note: str = ""
     """What people should know of it; usually nothing."""
 
@@ -167,8 +169,13 @@ def decide(
     for consumer in sorted(fed_back(pipeline)):
         node, _, port = consumer.partition("/")
         (spec,) = (each for each in pipeline.nodes if each.name == node)
-        shown = seen(port, copied_from(pipeline, spec, port), [first[node]])
-        started[consumer] = _started(consumer, declared.get(consumer), shown, rules)
+        sources = copied_from(pipeline, spec, port)
+        shown = seen(port, sources, [first[node]])
+        scripted = rules.scripted.get(consumer)
+        if consumer not in declared and scripted in sources:
+            started[consumer] = Started(Start(StartKind.FIRST_INPUT, scripted), "scripted")
+        else:
+            started[consumer] = _started(consumer, declared.get(consumer), shown, rules)
     return started
 
 

@@ -24,6 +24,7 @@ from leapp.errors import (
     SharedInputError,
     StaleValueError,
     StateNameError,
+    StateStartError,
     TensorClassError,
     UnrecordableOpError,
     UnusedInputWarning,
@@ -55,6 +56,9 @@ if TYPE_CHECKING:
     from leapp.trace.variation import Variation
 
 
+_SAME_VALUES: Final = frozenset({torch.clone, torch.detach, "contiguous", "cpu"})
+"""Calls that give what they take, in the same shape and dtype."""
+
 _SHORT_BYTES: Final = 1024
 """Constants up to this size are compared as they are, whatever memory they lie in."""
 
@@ -78,6 +82,8 @@ class _Input:
     memory: int
     place: Place
     semantics: Mapping[str, JSON]
+    node: fx.Node
+    """What stands for it in the graph."""
     is_state: bool = False
     """Declared with ``annotate.state_tensors``: these ports come after the ordinary ones."""
 
@@ -168,9 +174,29 @@ class Recording:
                     why=f"an input has the same name, declared at {self.where(known.place)}",
                 )  # fmt: skip
         self.states.check_new(leaves, place)
-        made = self._declare(leaves, place, is_state=True)
-        self.states.declare(leaves, place)
-        return made
+        starts = {leaf.port: port for leaf in leaves if (port := self._start_input(leaf, place)) is not None}
+        own = [leaf._replace(tensor=_twin(leaf.tensor)) if leaf.port in starts else leaf for leaf in leaves]
+        made = self._declare(own, place, is_state=True)
+        self.states.declare(leaves, place, starts)
+        return made | {
+            id(leaf.tensor): made.get(id(twin.tensor), twin.tensor)
+            for leaf, twin in zip(leaves, own, strict=True)
+            if twin is not leaf
+        }
+
+    def _start_input(self, leaf: Leaf, place: Place) -> str | None:
+        """The input that a state starts from, where it is handed in as it came in; None for a value from outside."""
+        value = value_of(leaf.tensor)
+        if value is None or value.recording is not self:
+            return None
+        node = value.fx
+        while node is not None and node.target in _SAME_VALUES:
+            (node,) = node.all_input_nodes
+        copied = _tensor(leaf.tensor)
+        for item in self._inputs.values():
+            if item.node is node and copied.shape == item.before.shape and same_bytes(plain(copied).cpu(), item.before):
+                return item.port
+        raise StateStartError(node=self.name, state=leaf.port, where=self.where(place))
 
     def _declare(self, leaves: Sequence[Leaf], place: Place, *, is_state: bool) -> dict[int, Any]:
         ports: dict[int, str] = {}
@@ -268,7 +294,9 @@ class Recording:
         )
         self.constants.add_input(node, memory, tensor)
         copy = _copy(tensor)
-        self._inputs[leaf.port] = _Input(leaf.port, thing, plain(tensor), copy, memory, place, leaf.semantics, is_state)
+        self._inputs[leaf.port] = _Input(
+            leaf.port, thing, plain(tensor), copy, memory, place, leaf.semantics, node, is_state
+        )
         self._port_of[id(thing)] = leaf.port
         value = Value(self, node, memory, address, origin)
         if array is None:
@@ -579,6 +607,12 @@ def tag_outputs(leaves: Sequence[Leaf], node: str, recording: Recording) -> dict
             value.origin = port
         value.recording = recording
     return made
+
+
+def _twin(thing: Any) -> Any:
+    """The same values in memory of its own, untraced: what a state is that starts from an input."""
+    with no_hooks():
+        return np.array(plain_of(thing)) if is_array(thing) else plain(thing).clone()
 
 
 def _tensor(thing: Any) -> torch.Tensor:

@@ -58,6 +58,8 @@ class State:
     next: Leaf | None = None
     """What it is at the next tick; None until it was updated."""
     updated: Place | None = None
+    start_input: str | None = None
+    """The input port that it starts from, where the user handed in that very input; None for a value of its own."""
 
 
 class States:
@@ -78,10 +80,12 @@ class States:
                     why=f"it was declared already at {self._where(known.place)}",
                 )  # fmt: skip
 
-    def declare(self, leaves: Sequence[Leaf], place: Place) -> None:
-        """Note states with their values of this tick."""
+    def declare(self, leaves: Sequence[Leaf], place: Place, start_inputs: Mapping[str, str] | None = None) -> None:
+        """Note states with their values of this tick, and by name the input ports that some of them start from."""
+        starts = start_inputs or {}
         for leaf in leaves:
-            self.declared[leaf.port] = State(leaf.port, DECLARED, place, form_of(leaf.tensor))
+            form = form_of(leaf.tensor)
+            self.declared[leaf.port] = State(leaf.port, DECLARED, place, form, start_input=starts.get(leaf.port))
 
     def update(self, leaves: Sequence[Leaf], place: Place) -> None:
         """Note next values. Raises UnknownStateError, StateUpdatedTwiceError, StateFormError; then nothing is noted."""

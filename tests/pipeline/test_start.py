@@ -119,6 +119,15 @@ def test_a_build_takes_an_equal_input_for_the_source():
     assert marked.nodes[1] == spec.nodes[1]
 
 
+def test_the_input_that_the_script_handed_in_goes_before_what_sessions_show_and_after_the_manifest():
+    handed_in = {"a/g": "x", "a/h_in": "x", "a/m": "wide"}  # the last one has another form
+    rules = StartRules({"a": {"h": ZEROS}}, told={"a/g": CONSTANT}, scripted=handed_in)
+    found = start.decide(rules, *pipeline(), first())
+    assert (found["a/g"].start, found["a/g"].how) == (copy_of("x"), "scripted")
+    assert (found["a/h_in"].start, found["a/h_in"].how) == (ZEROS, "declared")
+    assert found["a/m"].start == CONSTANT
+
+
 def test_what_two_sessions_told_goes_before_a_guess_and_after_the_manifest():
     rules = StartRules({"a": {"h": ZEROS}}, told={"a/g": CONSTANT, "a/h_in": copy_of("x")}, guess=True)
     found = start.decide(rules, *pipeline(), first())

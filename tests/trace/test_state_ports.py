@@ -238,3 +238,32 @@ def test_outside_a_session_the_very_objects_come_back():
     assert got[0] is h
     assert got[1] is c
     assert isinstance(annotate.update_state("n", {"h": h, "c": c}), tuple)
+
+
+@pytest.mark.parametrize("same", [lambda x: x, lambda x: x.clone() if isinstance(x, torch.Tensor) else x.copy()])
+@pytest.mark.parametrize("draw", [lambda: torch.randn(3), lambda: np.random.default_rng(0).random(3)])
+def test_a_state_may_start_from_an_input(make_session, draw, same):
+    session = make_session()
+    x = draw()
+    (traced,) = handed(session, "n", {"x": x}, "input_tensors")
+    (state,) = handed(session, "n", {"mean": same(traced)}, "state_tensors")
+    assert state is not traced
+    following = state * 0.5 + traced
+    session.update_state("n", {"mean": following})
+    session.output_tensors("n", {"y": following * 2})
+    recording = session.nodes["n"].recordings[0]
+    assert recording.states.declared["mean"].start_input == "x"
+    assert ports(session) == (["x", "mean"], ["y", "mean"])
+    other, mean = torch.randn(3).double(), torch.randn(3).double()
+    y, after = recording.graph.module()(other, mean)
+    assert torch.equal(after, mean * 0.5 + other)
+    assert torch.equal(y, after * 2)
+
+
+@pytest.mark.parametrize("computed", [lambda x: x * 2, lambda x: x[:1].expand(3), lambda x: x.add_(1)])
+def test_a_state_cannot_start_from_what_the_node_computed(make_session, computed):
+    session = make_session()
+    x = torch.arange(3.0)
+    session.input_tensors("n", {"x": x})
+    with pytest.raises(errors.StateStartError, match="state 'mean' starts from a value computed inside the node"):
+        session.state_tensors("n", {"mean": computed(x)})
