@@ -218,10 +218,6 @@ class Recording:
         made = {id(leaf.tensor): self._add_input(leaf, place, is_state=is_state) for leaf in leaves}
         return {key: thing for key, thing in made.items() if thing is not None}
 
-    def declares(self, leaves: Sequence[Leaf]) -> bool:
-        """Whether one of the ports is an input of this entry already."""
-        return any(leaf.port in self._inputs for leaf in leaves)
-
     def _check_input(self, leaf: Leaf, place: Place) -> None:
         kind = type(leaf.tensor)
         if is_array(leaf.tensor):
@@ -279,6 +275,9 @@ class Recording:
                 origin = None
             else:
                 self.wires[leaf.port] = origin
+        static = self.session.static_origin(thing) if before is None else None
+        if static is not None and (static[1] is None or same_bytes(plain(tensor).cpu(), static[1])):
+            origin = self.wires[leaf.port] = static[0]
         variation = self.session.options.variation
         if variation is not None and origin is None:
             if array is not None:
@@ -430,9 +429,14 @@ class Recording:
         settle()
         following = self.states.next_values()
         self.states.check_outputs({leaf.port for leaf in (*leaves, *static)}, place)
-        given = (*leaves, *static, *following)
+        fixed = [leaf for leaf in static if not self._computed(leaf)]
+        given = (*leaves, *(leaf for leaf in static if self._computed(leaf)), *following)
         nodes = [self._output_node(leaf, place) for leaf in leaves]
-        nodes += [self._plain_node(leaf.tensor, place) for leaf in static]
+        # A value that was computed here is no constant, whatever it is called: it would be frozen unseen.
+        nodes += [
+            self._output_node(leaf, place) if self._computed(leaf) else self._plain_node(leaf.tensor, place)
+            for leaf in static
+        ]
         nodes += [self._output_node(leaf, place) for leaf in following]
         leaves = [leaf._replace(tensor=_tensor(leaf.tensor)) for leaf in leaves]
         static = [leaf._replace(tensor=_tensor(leaf.tensor)) for leaf in static]
@@ -465,6 +469,7 @@ class Recording:
             if state != self._other_random_before[name]:
                 self.session.escapes.random(f"a call into {name}", self.name, recorded=False)
         self.open = False
+        self.session.note_static(self.name, fixed, self.sample.outputs)
         return tag_outputs(given, self.name, self)
 
     def _inputs_in_order(self) -> list[_Input]:
@@ -506,6 +511,11 @@ class Recording:
         if value.buffer and is_array(leaf.tensor):
             self.constants.check_watched(_tensor(leaf.tensor), place)
         return value.fx
+
+    def _computed(self, leaf: Leaf) -> bool:
+        """Whether a static output is the result of recorded calls, rather than something that nodes were given."""
+        value = value_of(leaf.tensor)
+        return value is not None and value.fx is not None and (value.recording is self or value.fx.op != "placeholder")
 
     def check_fresh(self, value: Value, place: Place) -> None:
         """Refuse a copy that stands for a view in the graph, once the memory was written behind it."""
@@ -672,6 +682,8 @@ class NodeTrace:
     passing: bool = False
     """Open, but not recorded any more: enough samples are kept."""
     entries: int = 0
+    passing_ports: set[str] = field(default_factory=set)
+    """Inputs that were declared in an entry that is not recorded."""
     passing_states: States | None = None
     """Those of an entry that is not recorded."""
     export_with: Any = None

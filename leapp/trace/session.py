@@ -29,7 +29,7 @@ from leapp.errors import (
 )
 from leapp.trace import crossings, made
 from leapp.trace._arrays import is_array
-from leapp.trace._lineage import Value
+from leapp.trace._lineage import PortId, Value, value_of
 from leapp.trace._lineage import plain as plain_thing
 from leapp.trace._tree import Leaf, check_distinct, check_name, flatten
 from leapp.trace.constants import Casts, no_hooks, plain, same_bytes
@@ -106,6 +106,8 @@ class Session:
         self._collector = CollectorPause()
         self._references: list[weakref.ref[torch.Tensor]] = []
         self._compact_at = _COMPACT_AT
+        self._static: dict[int, tuple[weakref.ref[Any], PortId, torch.Tensor | None]] = {}
+        """id of a static output -> the object, and its port."""
         self.modules = ModuleWatch(options.variation.weights if options.variation is not None else None)
         crossings.begin(self)
         self._patches = Patches(self, options.patching)
@@ -193,13 +195,14 @@ class Session:
                 raise NodeOriginError(node=name, first=self._where(node.origin), second=self._where(place))
             self._check_thread(node, place)
             self._drop_unfinished(node, place, leaves)
+            if node.current is None and not node.passing and len(node.recordings) >= self.options.max_cached_io:
+                node.passing = True
+                node.passing_ports.clear()
+                node.passing_states = States(name, self._where)
             if node.passing:
+                node.passing_ports.update(leaf.port for leaf in leaves)
                 return {}
             if node.current is None:
-                if len(node.recordings) >= self.options.max_cached_io:
-                    node.passing = True
-                    node.passing_states = States(name, self._where)
-                    return {}
                 self._begin(node, place)
             assert node.current is not None
             try:
@@ -240,7 +243,9 @@ class Session:
                 node.passing = False
                 node.entries += 1
                 following = node.passing_states.next_values() if node.passing_states is not None else ()
-                return tag_outputs((*leaves, *static, *following), name, node.recordings[-1])
+                self.note_static(name, [leaf for leaf in static if value_of(leaf.tensor) is None])
+                computed = [leaf for leaf in static if value_of(leaf.tensor) is not None]
+                return tag_outputs((*leaves, *computed, *following), name, node.recordings[-1])
             recording = node.current
             assert recording is not None
             with no_hooks():
@@ -327,6 +332,21 @@ class Session:
         if not any(self._open.values()):
             self._collector.end()
 
+    def note_static(self, node: str, leaves: Sequence[Leaf], given: Mapping[str, torch.Tensor] | None = None) -> None:
+        """Static outputs become wires too where they are declared as inputs; the user's objects stay plain.
+
+        ``given``: their values by port, where they were kept.
+        """
+        for leaf in leaves:
+            if not isinstance(leaf.tensor, np.generic):  # which is nobody in particular
+                port = PortId(node, leaf.port)
+                self._static[id(leaf.tensor)] = weakref.ref(leaf.tensor), port, (given or {}).get(leaf.port)
+
+    def static_origin(self, thing: Any) -> tuple[PortId, torch.Tensor | None] | None:
+        """The port that a plain object left a node by, and the value it had then, where that is known."""
+        found = self._static.get(id(thing))
+        return found[1:] if found is not None and found[0]() is thing else None
+
     def abandon(self, name: str) -> None:
         """Drop the open entry of a node, whose computation ended with an exception; it may be entered again."""
         with self._lock:
@@ -347,11 +367,12 @@ class Session:
 
     def _drop_unfinished(self, node: NodeTrace, place: Place, leaves: Sequence[Leaf]) -> None:
         """The line that opened a node opens it again: what happened in between ended with an exception."""
-        recording = node.current
-        if recording is None or place != recording.place or not recording.declares(leaves):
-            return
-        self.warn(UnfinishedEntryWarning(node=node.name, where=self._where(place)), place)
-        self._end(node)
+        declared = node.current._inputs if node.current is not None else node.passing_ports if node.passing else ()
+        opened = node.current.place if node.current is not None else node.origin
+        if place == opened and any(leaf.port in declared for leaf in leaves):
+            self.warn(UnfinishedEntryWarning(node=node.name, where=self._where(place)), place)
+            self._end(node)
+            node.passing = False
 
     # --- other annotations ------------------------------------------------------------------------------------------
 
