@@ -119,6 +119,12 @@ class EscapePolicy:
             return
         self._warn(TraceEscapeWarning, "escape", node, op, place)
 
+    def forget(self, node: str, since: int) -> None:
+        """Drop the notes about a node from the one with that index on: the entry that they are about was dropped."""
+        dropped = [note for note in self.notes[since:] if note.node == node]
+        self.notes[since:] = [note for note in self.notes[since:] if note.node != node]
+        self._noted.difference_update(dropped)
+
     def meant(self, node: str, place: Place) -> None:
         """``annotate.constant`` stands at ``place``."""
         self._note("constant", node, "annotate.constant", place)

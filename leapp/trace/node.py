@@ -127,6 +127,7 @@ class Recording:
         self.drew_random = False
         """A draw is part of the recording: its sample cannot be replayed."""
         self._drawn_by_name = False
+        self.notes_before = len(session.escapes.notes)
         self._random_before = torch.random.get_rng_state()
         self._other_random_before = _other_generators()
 

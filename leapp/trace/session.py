@@ -353,8 +353,7 @@ class Session:
             node = self.nodes.get(name)
             if node is None or not node.is_open:
                 return
-            self._end(node)
-            node.passing = False
+            self._drop(node)
             if not node.entries:
                 del self.nodes[name]
 
@@ -371,8 +370,13 @@ class Session:
         opened = node.current.place if node.current is not None else node.origin
         if place == opened and any(leaf.port in declared for leaf in leaves):
             self.warn(UnfinishedEntryWarning(node=node.name, where=self._where(place)), place)
-            self._end(node)
-            node.passing = False
+            self._drop(node)
+
+    def _drop(self, node: NodeTrace) -> None:
+        if node.current is not None:
+            self.escapes.forget(node.name, node.current.notes_before)
+        self._end(node)
+        node.passing = False
 
     # --- other annotations ------------------------------------------------------------------------------------------
 
