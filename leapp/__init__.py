@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from leapp.kinds import InputKindEnum as InputKindEnum
     from leapp.kinds import OutputKindEnum as OutputKindEnum
     from leapp.replay import NodeReport as NodeReport
+    from leapp.runtime.inference import InferenceManager as InferenceManager
     from leapp.semantics import GraphConfigs as GraphConfigs
     from leapp.semantics import TemporalAxis as TemporalAxis
     from leapp.semantics import TensorSemantics as TensorSemantics
@@ -32,6 +33,7 @@ _NAMES = {
     "ExportFormat": "leapp._spec",
     "FunctionPatch": "leapp._patch",
     "GraphConfigs": "leapp.semantics",
+    "InferenceManager": "leapp.runtime.inference",
     "InputKindEnum": "leapp.kinds",
     "LeappError": "leapp.errors",
     "LeappWarning": "leapp.errors",
@@ -50,6 +52,7 @@ __all__ = [
     "ExportFormat",
     "FunctionPatch",
     "GraphConfigs",
+    "InferenceManager",
     "InputKindEnum",
     "LeappError",
     "LeappWarning",

@@ -659,6 +659,97 @@ class BundleWriteError(BundleError, OSError):
     remedy = "Check free space and permissions of that folder, then build again."
 
 
+# --- running a bundle ----------------------------------------------------------------------------------------------
+
+
+class RunError(LeappError, RuntimeError):
+    """A pipeline cannot be run from its bundle, or a tick of it was refused."""
+
+
+class PipelineInputError(RunError, ValueError):
+    """A value that was given to a running pipeline is missing, or of another kind, shape or dtype."""
+
+    exit_code = 2
+    what = "Input {port!r}: {why}."
+    remedy = "Nothing was run and no state was changed; get_mock_input() gives inputs that fit."
+
+
+class UnknownPortError(RunError, KeyError):
+    """A key that names no port, or none that can be given a value."""
+
+    exit_code = 2
+    what = "{port!r} {why}."
+    remedy = "There are: {known}."
+
+    def __str__(self) -> str:
+        """The text as it is: a KeyError would show it as a quoted string."""
+        return str(self.args[0])
+
+
+class UnknownNodeNameError(RunError, KeyError):
+    """A node was named that the pipeline does not have."""
+
+    exit_code = 2
+    what = "{option} names {node!r}, which is no node of this pipeline."
+    remedy = "Its nodes: {known}."
+
+    def __str__(self) -> str:
+        """The text as it is: a KeyError would show it as a quoted string."""
+        return str(self.args[0])
+
+
+class NodeFailedError(RunError):
+    """A node's model raised an error, or gave something other than the contract says."""
+
+    what = "Node {node!r} failed as {backend}: {why}."
+    remedy = "The tick was undone: state and outputs are those of the tick before."
+
+
+class GuardError(RunError, ArithmeticError):
+    """With ``guard``, an output was not finite or outside its declared range."""
+
+    what = "Output {port!r} is {value} at {element}: {why}."
+    remedy = "The tick was undone: state and outputs are those of the tick before. Stop, or go on with other inputs."
+
+
+class NoModelError(RunError, ValueError):
+    """A node without a model file is to be run, or without one in the format that was asked for."""
+
+    exit_code = 2
+    what = "Node {node!r} has no model file{wanted}: {why}."
+    remedy = "{advice}."
+
+
+class ModelNotFoundError(RunError, FileNotFoundError):
+    """A model file lies neither in the bundle nor in ``model_dirs``."""
+
+    exit_code = 2
+    what = "Node {node!r}: its model file {file!r} was not found in {places}."
+    remedy = "Give the folder that holds it: InferenceManager(path, model_dirs=[...])."
+
+
+class ModelDigestError(RunError, ValueError):
+    """A file is not the one that the runtime file names."""
+
+    what = "{path} is not the file that was exported: {algorithm} {found} instead of {expected}."
+    remedy = "Fetch the bundle anew, or name the folder with the right file in model_dirs; nothing of it was loaded."
+
+
+class TickLogError(RunError, ValueError):
+    """A file of inputs or a log of ticks cannot be used."""
+
+    exit_code = 2
+    what = "{path}: {why}."
+    remedy = "Its keys are NODE/PORT, the same value at every tick, or TICK/in/NODE/PORT with ticks from 0."
+
+
+class FailedBundleWarning(LeappWarning):
+    """A bundle is run that a check of its build refused."""
+
+    what = "{path} is marked as failed: a model file did not reproduce what was recorded."
+    remedy = "Do not deploy it; `leapp replay {path}` shows what differs."
+
+
 # --- manifests and builds ------------------------------------------------------------------------------------------
 
 

@@ -67,13 +67,8 @@ class OnnxSession:
         self._inputs = {port.name: port.spec.dtype for port in spec.inputs}
         self._outputs = {port.name: port.spec.dtype for port in spec.outputs}
         self._value: Any = runtime.OrtValue
-        # onnxruntime's own exceptions have no common base but Exception.
-        try:
-            self._session = _session(runtime, path)
-            names = [value.name for value in (*self._session.get_inputs(), *self._session.get_outputs())]
-        except Exception as error:
-            why = _one_line(error)
-            raise ArtifactLoadError(path=str(path), format=ExportFormat.ONNX.value, why=why) from error
+        self._session = open_session(path)
+        names = [value.name for value in (*self._session.get_inputs(), *self._session.get_outputs())]
         if names != [*self._inputs, *self._outputs]:
             why = f"its ports are {names}, declared are {[*self._inputs, *self._outputs]}"
             raise ArtifactLoadError(path=str(path), format=ExportFormat.ONNX.value, why=why)
@@ -125,13 +120,27 @@ def _onnxruntime() -> Any:
     return onnxruntime
 
 
-def _session(runtime: Any, path: Path, *, only_checked: bool = False) -> Any:
+def open_session(path: Path, threads: int = 1) -> Any:
+    """An onnxruntime session as ``OnnxSession`` has it, on ``threads`` threads.
+
+    Raises: ArtifactLoadError; MissingDependencyError without onnxruntime.
+    """
+    runtime = _onnxruntime()
+    # onnxruntime's own exceptions have no common base but Exception.
+    try:
+        return _session(runtime, path, threads=threads)
+    except Exception as error:
+        why = _one_line(error)
+        raise ArtifactLoadError(path=str(path), format=ExportFormat.ONNX.value, why=why) from error
+
+
+def _session(runtime: Any, path: Path, *, only_checked: bool = False, threads: int = 1) -> Any:
     """A session of ours; ``only_checked`` leaves out what prepares weights for running."""
     options = runtime.SessionOptions()
     if only_checked:
         options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
         options.add_session_config_entry("session.disable_prepacking", "1")
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.intra_op_num_threads = options.inter_op_num_threads = threads
     options.use_deterministic_compute = True
     options.log_severity_level = 4  # what matters is raised
     return runtime.InferenceSession(str(path), sess_options=options, providers=["CPUExecutionProvider"])

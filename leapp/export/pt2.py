@@ -32,6 +32,10 @@ _WRITES: Final = [
 """What functionalisation turns assignments into; older exporters know only what these are made of."""
 
 
+_UNREADABLE: Final = (RuntimeError, OSError, ValueError, KeyError, AssertionError, zipfile.BadZipFile)
+"""What torch raises for a file that is no archive of its own, or a damaged one."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Kept:
     recording: weakref.ref[NodeGraph]
@@ -122,17 +126,32 @@ class Pt2Backend:
 
     def open(self, path: Path, spec: NodeSpec) -> Runnable:
         """Load an artifact for the CPU; see Backend."""
-        try:
-            with undisturbed():
-                module = torch.export.load(path).module()
-        except (RuntimeError, OSError, ValueError, KeyError, AssertionError, zipfile.BadZipFile) as error:
-            raise ArtifactLoadError(path=str(path), format=self.format.value, why=reason(error)) from error
+        module = open_module(open_program(path), path)
 
         def run(inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
             with torch.inference_mode(mode=False), torch.no_grad():
                 return by_port(spec.outputs, module(*in_order(spec.inputs, inputs)))
 
         return run
+
+
+def open_program(path: Path) -> torch.export.ExportedProgram:
+    """The exported program of a file. Raises ArtifactLoadError."""
+    try:
+        with undisturbed():
+            return torch.export.load(path)
+    except _UNREADABLE as error:
+        raise ArtifactLoadError(path=str(path), format=ExportFormat.PT2.value, why=reason(error)) from error
+
+
+def open_module(program: torch.export.ExportedProgram, path: Path) -> fx.GraphModule:
+    """What runs the program that was opened from ``path``. Raises ArtifactLoadError."""
+    try:
+        with undisturbed():
+            module: fx.GraphModule = program.module()
+            return module
+    except _UNREADABLE as error:
+        raise ArtifactLoadError(path=str(path), format=ExportFormat.PT2.value, why=reason(error)) from error
 
 
 @contextlib.contextmanager

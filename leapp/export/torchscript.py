@@ -100,19 +100,27 @@ class TorchScriptBackend:
 
     def open(self, path: Path, spec: NodeSpec) -> Runnable:
         """Load an artifact for the CPU; see Backend."""
-        try:
-            with undisturbed():
-                unit = _C.CompilationUnit()
-                module = _C.import_ir_module(unit, str(path), torch.device("cpu"), {}, False)
-                forward = module._get_method("forward")
-        except (RuntimeError, OSError, ValueError) as error:
-            raise ArtifactLoadError(path=str(path), format=self.format.value, why=reason(error)) from error
+        forward = open_forward(path, self.format)
 
         def run(inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
             with torch.inference_mode(mode=False), torch.no_grad(), _unoptimised():
                 return by_port(spec.outputs, forward(*in_order(spec.inputs, inputs)))
 
         return run
+
+
+def open_forward(path: Path, format: ExportFormat = ExportFormat.TORCHSCRIPT) -> Any:
+    """The ``forward`` of a file for the CPU, to be called with tensors in the order of the ports.
+
+    Raises: ArtifactLoadError.
+    """
+    try:
+        with undisturbed():
+            unit = _C.CompilationUnit()
+            module = _C.import_ir_module(unit, str(path), torch.device("cpu"), {}, False)
+            return module._get_method("forward")
+    except (RuntimeError, OSError, ValueError) as error:
+        raise ArtifactLoadError(path=str(path), format=format.value, why=reason(error)) from error
 
 
 SCRIPT: Final = TorchScriptBackend(ExportFormat.TORCHSCRIPT, scripted=True)
