@@ -136,6 +136,23 @@ class TensorSemantics:
         return self.kind is not None or self.element_names is not None or bool(self.extra)
 
 
+@dataclass(frozen=True, slots=True)
+class PortFacts:
+    """What a manifest says of a port: ``[nodes.NODE.ports.PORT]``. None: nothing."""
+
+    kind: str | None = None
+    element_names: str | Sequence[str] | Sequence[Sequence[str] | TemporalAxis | None] | None = None
+    unit: str | None = None
+    range: tuple[float, float] | None = None
+    description: str | None = None
+
+    def facts(self, where: str, shape: Sequence[int] | None = None) -> dict[str, JSON]:
+        """The fields of the runtime file that this says, as ``TensorSemantics.facts`` gives them."""
+        said = {"unit": self.unit, "range": self.range, "description": self.description}
+        extra = {key: value for key, value in said.items() if value is not None}
+        return port_facts(where, shape, kind=self.kind, element_names=self.element_names, extra=extra)
+
+
 def port_facts(
     where: str, shape: Sequence[int] | None, *, kind: Any = None, element_names: Any = None, extra: Any = None
 ) -> dict[str, JSON]:

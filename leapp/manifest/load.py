@@ -32,6 +32,7 @@ from leapp.manifest.model import (
 )
 from leapp.manifest.positions import KeyPath, key_lines, line_of
 from leapp.manifest.problems import Problem, key_text, kind_of, nearest
+from leapp.semantics import PortFacts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -276,7 +277,24 @@ def _check_free_values(draft: _Draft) -> None:
                 )
 
 
-_RULES: Final = (_check_entry, _check_formats, _check_session, _check_probe, _check_free_values)
+def _check_onnx_metadata(draft: _Draft) -> None:
+    known = draft.keys("metadata")
+    for table in (("export",), *(("nodes", name) for name in draft.keys("nodes"))):
+        for path, key in draft.texts(*table, "onnx", "metadata"):
+            if key not in known:
+                near = nearest(key, known)
+                hint = f" Did you mean {near!r}?" if near else f" Its keys: {', '.join(known) or 'none'}."
+                draft.problem(path, f"[metadata] has no key {key!r}.{hint}")
+
+
+_RULES: Final = (
+    _check_entry,
+    _check_formats,
+    _check_session,
+    _check_probe,
+    _check_free_values,
+    _check_onnx_metadata,
+)
 
 
 def _check_names(drafts: Iterable[_Draft], version: str | None) -> None:
@@ -379,7 +397,17 @@ def _export(table: schema.ExportTable) -> ExportSettings:
 
 def _node(table: schema.NodeTable) -> NodeSettings:
     starts = {port: Start.parse(text) for port, text in table.state.items()}
-    return NodeSettings(**_exported(table), state=starts, reset=table.reset)
+    ports = {
+        port: PortFacts(
+            facts.kind,
+            None if facts.element_names is None else schema.element_names(facts.element_names),
+            facts.unit,
+            None if facts.range is None else (facts.range[0], facts.range[1]),
+            facts.description,
+        )
+        for port, facts in table.ports.items()
+    }
+    return NodeSettings(**_exported(table), state=starts, ports=ports, reset=table.reset)
 
 
 def _exported(table: schema.ExportTable) -> dict[str, Any]:
@@ -389,6 +417,7 @@ def _exported(table: schema.ExportTable) -> dict[str, Any]:
         "ir_version": table.onnx.ir_version,
         "rtol": table.rtol,
         "atol": table.atol,
+        "onnx_metadata": None if table.onnx.metadata is None else tuple(table.onnx.metadata),
     }
 
 

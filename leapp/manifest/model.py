@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from leapp._spec import JSON
+    from leapp.semantics import PortFacts
 
 
 SEED_LIMIT: Final = 2**32
@@ -107,6 +108,8 @@ class ExportSettings:
     ir_version: int | None = None
     rtol: float | None = None
     atol: float | None = None
+    onnx_metadata: tuple[str, ...] | None = None
+    """Keys of ``[metadata]`` that ONNX files carry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +118,8 @@ class NodeSettings(ExportSettings):
 
     state: Mapping[str, Start] = field(default_factory=dict)
     """How state and feedback inputs start, by port."""
+    ports: Mapping[str, PortFacts] = field(default_factory=dict)
+    """What inputs and outputs mean, by port; wins over what the script says."""
     reset: str | None = None
     """A boolean input that the model is to have: where it is true, the node's state starts anew."""
 
@@ -239,6 +244,13 @@ class Manifest:
         """``rtol`` and ``atol`` of a node: ``[nodes.NAME]``, else ``[export]``, else those given here."""
         relative, absolute = self._first(node, "rtol"), self._first(node, "atol")
         return rtol if relative is None else relative, atol if absolute is None else absolute
+
+    def onnx_metadata_for(self, node: str) -> dict[str, JSON]:
+        """The entries of ``[metadata]`` that an ONNX file of a node carries: ``[nodes.NAME]``, else ``[export]``."""
+        for settings in (self.nodes.get(node), self.export):
+            if settings is not None and settings.onnx_metadata is not None:
+                return {key: self.metadata[key] for key in sorted(settings.onnx_metadata)}
+        return {}
 
     def _first(self, node: str, key: Literal["opset", "ir_version", "rtol", "atol"]) -> float | None:
         for settings in (self.nodes.get(node), self.export):

@@ -18,8 +18,10 @@ from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import core_schema
 
 from leapp._spec import FORMAT_NAMES, ExportFormat, StartKind
+from leapp.errors import ElementNamesError, SemanticsError
 from leapp.manifest.model import CALLABLE_ENTRY, SCRIPT_ENTRY, SEED_LIMIT, Entry
 from leapp.manifest.problems import key_text, kind_of, nearest
+from leapp.semantics import TemporalAxis, port_facts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from pydantic.json_schema import JsonSchemaValue
     from pydantic_core import ErrorDetails
 
+    from leapp.errors import LeappError
     from leapp.manifest.positions import KeyPath
 
 SCHEMA_VERSION: Final = 1
@@ -118,9 +121,48 @@ def _check_scalar(value: Any) -> None:
         raise ValueError(f"expected a finite number, got {value}.")
 
 
+def _check_number(value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ValueError(f"expected a number, got {kind_of(value)}.")  # noqa: TRY004 - pydantic's signal
+    if not math.isfinite(value):
+        raise ValueError(f"expected a finite number, got {value}.")
+
+
 def _check_range(value: list[float]) -> None:
     if not value[0] < value[1]:
         raise ValueError(f"the first number must be below the second, got {value[0]:g} and {value[1]:g}.")
+
+
+def element_names(value: Any) -> Any:
+    """Element names of a manifest as ``TensorSemantics`` takes them: TOML has neither None nor classes.
+
+    Raises ValueError with the text of the problem.
+    """
+    if not isinstance(value, list) or all(isinstance(each, str) for each in value):
+        return value
+    return [_named_axis(axis, each) for axis, each in enumerate(value)]
+
+
+def _named_axis(axis: int, value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value or None
+    if list(value) != ["temporal_period_ms"]:
+        raise ValueError(
+            f"the entry of axis {axis} is a table with {', '.join(map(repr, value)) or 'no key'}; an axis of moments "
+            "is written { temporal_period_ms = 20 }."
+        )
+    return TemporalAxis(value["temporal_period_ms"])
+
+
+def _check_element_names(value: Any) -> None:
+    try:
+        port_facts("", None, element_names=element_names(value))
+    except (SemanticsError, ElementNamesError) as error:
+        raise ValueError(_told(error)) from None
+
+
+def _told(error: LeappError) -> str:
+    return f"{error.facts['why']}. {error.remedy.format(**error.facts)}"
 
 
 def _one_per_file() -> list[dict[str, Any]]:
@@ -139,6 +181,28 @@ _PORT_NAME: Final = _matches(
     r"^(?!\.{1,2}$)[^/\\\0\n]+$", "cannot name a port: no '/', backslash, NUL or line break, and not '.' or '..'."
 )
 
+_NAMES: Final = {"type": "array", "items": {"type": "string", "minLength": 1}, "uniqueItems": True}
+_MOMENTS: Final = {
+    "type": "object",
+    "properties": {"temporal_period_ms": {"type": "number", "exclusiveMinimum": 0}},
+    "required": ["temporal_period_ms"],
+    "additionalProperties": False,
+}
+_ELEMENT_NAMES: Final = {
+    "anyOf": [
+        {"type": "string", "minLength": 1},
+        {**_NAMES, "minItems": 1},
+        {
+            "type": "array",
+            "minItems": 1,
+            "items": {"anyOf": [_NAMES, _MOMENTS]},
+            "contains": _MOMENTS,
+            "minContains": 0,
+            "maxContains": 1,
+        },
+    ]
+}
+
 Text: TypeAlias = Annotated[str, _NOT_EMPTY]
 PortName: TypeAlias = Annotated[str, _PORT_NAME]
 StartText: TypeAlias = Annotated[str, Rule(_check_start, {"pattern": START})]
@@ -146,6 +210,8 @@ Functions: TypeAlias = list[Annotated[str, _FUNCTION]]
 Ports: TypeAlias = list[Annotated[str, _PORT]]
 Format: TypeAlias = Annotated[str, Rule(_check_format, {"enum": list(FORMAT_NAMES)})]
 Number: TypeAlias = Annotated[float, Field(allow_inf_nan=False)]
+AsWritten: TypeAlias = Annotated[Any, Rule(_check_number, {"type": "number"})]
+"""A number that stays an integer where it is written as one."""
 Scalar: TypeAlias = Annotated[Any, Rule(_check_scalar, {"type": ["number", "boolean"]})]
 Flag: TypeAlias = Annotated[bool, Rule(_check_true, {"const": True})]
 
@@ -186,6 +252,9 @@ class OnnxTable(Table):
 
     opset: Annotated[int, Field(ge=7)] | None = Field(default=None, description="ONNX operator set; 20 by default.")
     ir_version: Annotated[int, Field(ge=3)] | None = Field(default=None, description="ONNX IR version; 10 by default.")
+    metadata: list[Text] | None = Field(
+        default=None, description="Keys of [metadata] that the files carry beside LEAPP's own.", examples=[["licence"]]
+    )
 
 
 class ExportTable(Table):
@@ -204,8 +273,31 @@ class ExportTable(Table):
     )
 
 
+class FactsTable(Table):
+    """What one port means; wins over what the script says."""
+
+    kind: Text | None = Field(
+        default=None, description="What it holds: a kind of LEAPP or any other text.", examples=["state/joint/position"]
+    )
+    element_names: Annotated[Any, Rule(_check_element_names, _ELEMENT_NAMES)] = Field(
+        default=None,
+        description="One name; names of the last axis; or an entry per axis: names, [] for none, or "
+        "{ temporal_period_ms = 20 } for an axis of moments.",
+        examples=[["hip", "knee"], [{"temporal_period_ms": 20}, ["hip", "knee"]]],
+    )
+    unit: Text | None = Field(default=None, description="Unit of its values.", examples=["rad", "m/s"])
+    range: Annotated[list[AsWritten], Field(min_length=2, max_length=2), Rule(_check_range)] | None = Field(
+        default=None, description="Lowest and highest value, in its unit."
+    )
+    description: Text | None = Field(default=None, description="What it is, for readers.")
+
+
 class NodeTable(ExportTable):
     """Settings of one node; what is left out comes from [export]."""
+
+    ports: Annotated[dict[PortName, FactsTable], Rule(json={"additionalProperties": False})] = Field(
+        default={}, description="What inputs and outputs mean, by port; wins over what the script says."
+    )
 
     state: Annotated[dict[PortName, StartText], Rule(json={"additionalProperties": False})] = Field(
         default={},

@@ -26,15 +26,25 @@ trace = "walk"
 
 [export]
 formats = ["jit", "pt2", "onnx"]
-onnx = { opset = 18, ir_version = 9 }
+onnx = { opset = 18, ir_version = 9, metadata = ["licence", "runs"] }
 rtol = 1e-4
 atol = 0
 
 [nodes.policy]
 formats = ["exported-program"]
 onnx.opset = 21
+onnx.metadata = []
 reset = "fresh"
 state = { hidden = "zeros", "last.q" = "first-input:q", bias = "constant" }
+[nodes.policy.ports."joint pos"]
+kind = "state/joint/position"
+element_names = [{ temporal_period_ms = 20 }, [], ["hip", "knee"]]
+unit = "rad"
+range = [-3, 3.5]
+description = "As the encoders say."
+[nodes.policy.ports]
+gain = { element_names = "all" }
+legs = { element_names = ["left", "right"] }
 [nodes."observation.state"]
 formats = []
 atol = 1e-2
@@ -112,6 +122,10 @@ def pipeline(name: str, old: str, new: str, *lines: str, in_schema: bool = True)
 KNOWN_FORMATS = "torchscript, jit, jit-script, jit-trace, pt2, exported-program, onnx, onnx-dynamo, onnx-torchscript"
 FORMS = "'file.py:callable', 'package.module:callable', 'file.py', '-m package.module'"
 HINTS = "range, choices, one-hot, unit-quaternion, permute, file"
+ONE_NAME_EACH = (
+    "Give one name per element of an axis, each once: a list for the last axis, or a list with an entry per axis, "
+    "None for one without names and TemporalAxis(period_ms) for one of moments."
+)
 LINE_NAME = "{file}:3, pipeline.name: "
 LINE_VERSION = "{file}:4, pipeline.version: "
 LINE_ENTRY = "{file}:5, pipeline.entry: "
@@ -260,6 +274,35 @@ BAD = (
     bad("reset that cannot be a port", '[nodes.a]\nreset = ".."\n',
         "{file}:7, nodes.a.reset: '..' cannot name a port: no '/', backslash, NUL or line break, and not '.' or '..'."),
     bad("near key of state", '[nodes.a]\nstates.h = "zeros"\n', "{file}:7, nodes.a.states: unknown key. Did you mean 'state'?"),
+    bad("port facts of wrong types",
+        '[nodes.a.ports.x]\nunit = 3\nrange = [1, true]\nkind = ""\ndescription = ["x"]\nelement_names = 3\nunits = "m"\n',
+        "{file}:7, nodes.a.ports.x.unit: expected a string, got an integer.",
+        "{file}:8, nodes.a.ports.x.range[1]: expected a number, got true.",
+        "{file}:9, nodes.a.ports.x.kind: must not be empty.",
+        "{file}:10, nodes.a.ports.x.description: expected a string, got a list.",
+        "{file}:11, nodes.a.ports.x.element_names: element_names is a int. Give one name, a list of them, or a list per "
+        'axis: [TemporalAxis(20), ["hip", "knee"]].',
+        "{file}:12, nodes.a.ports.x.units: unknown key. Did you mean 'unit'?"),
+    bad("range of a port that runs backwards", "[nodes.a.ports.x]\nrange = [1, 1]\n",
+        "{file}:7, nodes.a.ports.x.range: the first number must be below the second, got 1 and 1.", in_schema=False),
+    bad("element names given twice", '[nodes.a.ports.x]\nelement_names = ["hip", "hip"]\n',
+        "{file}:7, nodes.a.ports.x.element_names: of the last axis: 'hip' stands there 2 times. " + ONE_NAME_EACH),
+    bad("element names of two axes of moments",
+        "[nodes.a.ports.x]\nelement_names = [{ temporal_period_ms = 2 }, { temporal_period_ms = 3 }]\n",
+        "{file}:7, nodes.a.ports.x.element_names: hold more than one TemporalAxis. " + ONE_NAME_EACH),
+    bad("axis of moments without a period", "[nodes.a.ports.x]\nelement_names = [{ period = 2 }]\n",
+        "{file}:7, nodes.a.ports.x.element_names: the entry of axis 0 is a table with 'period'; an axis of moments is "
+        "written { temporal_period_ms = 20 }."),
+    bad("axis of moments with no period", "[nodes.a.ports.x]\nelement_names = [{ temporal_period_ms = 0 }]\n",
+        "{file}:7, nodes.a.ports.x.element_names: period_ms=0 is no period. Give the time between two elements in "
+        "milliseconds, a number above 0."),
+    bad("port facts of what cannot be a port", '[nodes.a.ports."b/c"]\nunit = "m"\n',
+        "{file}:6, nodes.a.ports.\"b/c\": 'b/c' cannot name a port: no '/', backslash, NUL or line break, and not '.' or '..'."),
+    bad("ONNX metadata that is not there",
+        '[export]\nonnx.metadata = ["license", "who"]\n[nodes.a]\nonnx.metadata = ["x"]\n[metadata]\nlicence = "MIT"\n',
+        "{file}:7, export.onnx.metadata[0]: [metadata] has no key 'license'. Did you mean 'licence'?",
+        "{file}:7, export.onnx.metadata[1]: [metadata] has no key 'who'. Its keys: licence.",
+        "{file}:9, nodes.a.onnx.metadata[0]: [metadata] has no key 'x'. Its keys: licence.", in_schema=False),
     bad("node without a name", '[nodes.""]\n', '{file}:6, nodes."": must not be empty.'),
     # --- [session] ---
     bad("python is missing in PATH", '[session]\npython = "no-such-python"\n',

@@ -22,6 +22,7 @@ from leapp.manifest.model import (
     Structure,
 )
 from leapp.manifest.problems import Problem, key_text
+from leapp.semantics import PortFacts, TemporalAxis
 
 
 @pytest.fixture
@@ -63,12 +64,25 @@ def test_every_key_arrives(project):
         trace="walk",
     )
     assert manifest.export == ExportSettings(
-        (ExportFormat.TORCHSCRIPT, ExportFormat.PT2, ExportFormat.ONNX), opset=18, ir_version=9, rtol=1e-4, atol=0
-    )
+        (ExportFormat.TORCHSCRIPT, ExportFormat.PT2, ExportFormat.ONNX), opset=18, ir_version=9, rtol=1e-4, atol=0,
+        onnx_metadata=("licence", "runs"),
+    )  # fmt: skip
     assert manifest.nodes == {
         "policy": NodeSettings(
             (ExportFormat.PT2,),
             opset=21,
+            onnx_metadata=(),
+            ports={
+                "joint pos": PortFacts(
+                    "state/joint/position",
+                    [TemporalAxis(20), None, ["hip", "knee"]],
+                    "rad",
+                    (-3, 3.5),
+                    "As the encoders say.",
+                ),
+                "gain": PortFacts(element_names="all"),
+                "legs": PortFacts(element_names=["left", "right"]),
+            },
             reset="fresh",
             state={
                 "hidden": Start(StartKind.ZEROS),
@@ -78,6 +92,9 @@ def test_every_key_arrives(project):
         ),
         "observation.state": NodeSettings((), atol=1e-2),
     }
+    assert str(manifest.nodes["policy"].ports["joint pos"].range) == "(-3, 3.5)"
+    assert manifest.onnx_metadata_for("policy") == {}
+    assert manifest.onnx_metadata_for("observation.state").keys() == {"licence", "runs"}
     assert manifest.session == Session(
         python="tools/python",
         pass_env=("HF_TOKEN", "_X1"),

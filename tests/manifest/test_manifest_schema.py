@@ -80,14 +80,25 @@ def test_bad_manifests_are_bad_to_both(validator, case):
 
 # --- what the schema cannot say is listed, and short ---------------------------------------------------------------
 
-BEYOND = ("no file ", "matches no file", "no program ", "no interpreter ", "is a folder", "must be below the second")
+BEYOND = (
+    "[metadata] has no key",
+    "no file ",
+    "matches no file",
+    "no program ",
+    "no interpreter ",
+    "is a folder",
+    "must be below the second",
+)
 """Problems that JSON Schema has no words for: what is on the disk, and how two numbers compare."""
 
 NUMBERS = [0, 1, -1, 6, 20, 2**32, 0.5, -0.5]
 TEXTS = ["", "main.py", "main.py:main", "-m x", "a/b", "m:f", "1.0.0", "onnx"]
 LISTS = [[], [1], ["onnx"], ["onnx", "jit"], ["pt2", "pt2"], [0, 1], [True]]
 PORTS = [{"a/b": {"permute": True}}, {"a/b": {"range": [0, 1], "permute": True}}, {"a/b": {}}, {"a": {"permute": True}}]
-VALUES = st.sampled_from([*NUMBERS, *TEXTS, *LISTS, *PORTS, True, False, {}, {"x": 1}, {"node": {"formats": []}}])
+NAMES = [["a", "b"], ["a", "a"], [["a"], []], [[""]], [["a"], "b"], [{"temporal_period_ms": 2}] * 2, [{"temporal": 2}]]
+VALUES = st.sampled_from(
+    [*NUMBERS, *TEXTS, *LISTS, *PORTS, True, False, {}, {"x": 1}, {"node": {"formats": []}}, *NAMES]
+)
 KEYS = ("formats", "seed", "x", "a/b", "permute", "argv", "args", "schema", "node")
 
 
