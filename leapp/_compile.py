@@ -10,8 +10,8 @@ import torch
 
 from leapp._canonical import canonical_json, md5_file, readable_json, sha256, sha256_file
 from leapp._spec import Port, StartKind
-from leapp._version import CONFIG_VERSION
 from leapp.bundle import contract, samples, schema, write
+from leapp.bundle.contract import onnx_metadata
 from leapp.errors import (
     ExportError,
     LeappError,
@@ -28,6 +28,7 @@ from leapp.graph.dump import graph_digest, graph_json, graph_text, op_counts
 from leapp.graph.passes import EXPORT_PASSES
 from leapp.graph.passes.reset_port import RESET, reset_port
 from leapp.pipeline import start
+from leapp.pipeline.port_rules import named_in_script
 from leapp.pipeline.start import StartRules
 from leapp.pipeline.wiring import NodeWires, PortNames, final_names, renamed, wire
 from leapp.replay import ATOL, RTOL, FormatReport, NodeReport, replay, sample_labels
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
     from leapp._spec import JSON, ExportFormat, NodeSpec, PipelineSpec
     from leapp.export._backend import ArtifactInfo
+    from leapp.pipeline.port_rules import PortRules
     from leapp.pipeline.start import Started
     from leapp.trace.node import NodeTrace
     from leapp.trace.session import Session
@@ -64,7 +66,10 @@ class CompileOptions:
     """By node; None: ``rtol`` and ``atol`` for all."""
     strict: bool = True
     configs: Mapping[str, JSON] = field(default_factory=dict)
-    metadata: Mapping[str, JSON] = field(default_factory=dict)
+    port_rules: PortRules | None = None
+    """What a manifest says of ports; None outside builds."""
+    onnx_metadata_for: Callable[[str], Mapping[str, JSON]] = lambda _node: {}
+    """By node: free facts that its ONNX file carries."""
     configured_nodes: frozenset[str] = frozenset()
     manifest: str = ""
     only: str | None = None
@@ -178,11 +183,9 @@ def _prepared(session: Session, options: CompileOptions) -> tuple[list[_Node], P
         exclusive = any(each.backend == "onnx" for each in chosen or ())
         entries = tuple(entry.wires for entry in trace.recordings)
         wires.append(NodeWires(graph.spec, entries, exclusive, frozenset(trace.state)))
+    wires = _described(session, wires, options)
     pipeline = wire(session.options.name, wires, configs=options.configs)
-    nodes = [
-        _node(trace, final_names(each), formats[trace.name])
-        for trace, each in zip(session.completed, wires, strict=True)
-    ]
+    nodes = [_node(trace, each, formats[trace.name]) for trace, each in zip(session.completed, wires, strict=True)]
     if options.only is not None:
         nodes = [node if node.spec.name == options.only else replace(node, formats=None) for node in nodes]
     return _started(nodes, pipeline, options.starts)
@@ -262,10 +265,28 @@ def _other_value(value: torch.Tensor) -> torch.Tensor:
     return torch.frombuffer(data, dtype=value.dtype).reshape(value.shape) if data else value
 
 
-def _node(trace: NodeTrace, names: PortNames, formats: tuple[ExportFormat, ...] | None) -> _Node:
+def _described(session: Session, wires: list[NodeWires], options: CompileOptions) -> list[NodeWires]:
+    """In a build: the manifest's facts on the ports, whose names and kinds are checked."""
+    if options.port_rules is None:
+        return wires
+    rules = named_in_script(session.options.allow, options.port_rules)
+    rules.check_names([(each.spec, final_names(each)) for each in wires])
+    described = []
+    for each in wires:
+        spec, notes = rules.described(each.spec, final_names(each))
+        session.warnings += notes
+        described.append(replace(each, spec=spec))
+    rules.check_element_names(
+        [(each.spec, final_names(each)) for each in described], session.options.allow.get("no-element-names", ())
+    )
+    return described
+
+
+def _node(trace: NodeTrace, wires: NodeWires, formats: tuple[ExportFormat, ...] | None) -> _Node:
     graph = trace.recordings[0].graph
     assert graph is not None
-    recording = replace(graph, spec=renamed(graph.spec, names))
+    names = final_names(wires)
+    recording = replace(graph, spec=renamed(wires.spec, names))
     known = trace.recordings[0].constants.digests()
     digests = {name: known.get(name) or bytes_digest(tensor) for name, tensor in graph.constants.items()}
     cached = []
@@ -316,7 +337,7 @@ def _write_node(
             check_replays(graph, *node.samples[0], rtol=limits.rtol, atol=limits.atol)
         example = tuple(node.samples[0][0][port.name] for port in node.spec.inputs)
         opset, ir_version = options.onnx_for(name)
-        settings = _settings(node, opset, ir_version)
+        settings = _settings(node, opset, ir_version, options.onnx_metadata_for(name))
         for each in node.formats:
             info, report, error = _write_artifact(each, graph, example, folder, settings, node, options)
             if info is not None:
@@ -367,27 +388,14 @@ def _artifact(info: ArtifactInfo, staging: Path) -> schema.Artifact:
     )
 
 
-def _settings(node: _Node, opset: int, ir_version: int) -> ExportOptions:
+def _settings(node: _Node, opset: int, ir_version: int, metadata: Mapping[str, JSON]) -> ExportOptions:
     asked: Any = node.trace.backend_params
     return ExportOptions(
         opset_version=int(asked.get("opset_version") or opset),
         ir_version=ir_version,
         optimize=bool(asked.get("optimize", True)),
-        metadata=_onnx_metadata(node.spec),
+        metadata=onnx_metadata(node.spec, metadata),
     )
-
-
-def _onnx_metadata(spec: NodeSpec) -> dict[str, str]:
-    """What an ONNX file says of itself: the contract version and its ports as the runtime file has them."""
-    ports = {
-        "leapp.inputs": [contract.port_fields(port, spec.name) for port in spec.inputs],
-        "leapp.outputs": [contract.port_fields(port, spec.name) for port in spec.outputs],
-    }
-    return {
-        "leapp.config_version": CONFIG_VERSION,
-        "leapp.node": spec.name,
-        **{key: canonical_json(value).decode().strip() for key, value in ports.items()},
-    }
 
 
 def _write_artifact(

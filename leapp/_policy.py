@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from leapp._compile import CompileResult
     from leapp._spec import JSON, ExportFormat, Unset
+    from leapp.pipeline.port_rules import PortRules
     from leapp.trace.session import Session
     from leapp.trace.variation import Variation
 
@@ -57,6 +58,10 @@ class BuildPolicy:
     metadata: Mapping[str, JSON] = field(default_factory=dict)
     starts: StartRules = field(default_factory=StartRules)
     """How state starts, and which nodes get a reset input."""
+    ports: PortRules | None = None
+    """What the manifest says of ports; None where there is none."""
+    onnx_metadata_for: Callable[[str], Mapping[str, JSON]] = lambda _node: {}
+    """Entries of ``[metadata]`` that the ONNX file of a node carries."""
     watch_modules: bool = False
     """Keep the weights of every module at its first call, for a second session."""
     variation: Variation | None = None

@@ -797,6 +797,31 @@ class ResetPortError(BuildError, ValueError):
     remedy = "{advice}."
 
 
+class UnknownPortError(BuildError, ValueError):
+    """A manifest, or ``start(allow=...)``, names ports that were not recorded."""
+
+    exit_code = 2
+    what = "{manifest}: {count} name(s) stand for no port:\n{detail}"
+    remedy = "Ports that were recorded: {known}."
+
+
+class JointNamesMissingError(BuildError, ValueError):
+    """A port holds a value per joint, and nothing says which joint comes where."""
+
+    what = "{manifest}: {count} port(s) of joints have no element names:\n{detail}"
+    remedy = (
+        "Name the joints in order: TensorSemantics(..., element_names=[...]), or {example} with element_names = [...] in "
+        "the manifest. Where that is not needed: [allow] no-element-names = [{ports}]."
+    )
+
+
+class ManifestWinsWarning(LeappWarning):
+    """A manifest says something else of a port than the script; kept as a note."""
+
+    what = "Port {port!r}: {key} = {script!r} of the script gives way to {manifest!r} ({where})."
+    remedy = "Say it in one place."
+
+
 class OnlyNodeError(BuildError, ValueError):
     """``--only`` names a node that was not recorded."""
 

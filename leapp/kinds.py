@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class InputKindEnum(StrEnum):
@@ -46,6 +50,11 @@ class OutputKindEnum(StrEnum):
     BODY_ANGULAR_ACCELERATION = "target/body/angular_acceleration"
 
 
-def is_joint_kind(kind: object) -> bool:
-    """Whether a port of this kind holds one value per joint, so that its elements mean nothing without names."""
-    return isinstance(kind, str) and (kind in (OutputKindEnum.KP, OutputKindEnum.KD) or "joint" in kind.split("/"))
+def needs_element_names(kind: object, shape: Sequence[int]) -> bool:
+    """Whether a port of this kind holds one value per joint, so that its elements mean nothing without names.
+
+    A gain of one element may be meant for all joints.
+    """
+    if kind in (OutputKindEnum.KP, OutputKindEnum.KD):
+        return bool(shape) and shape[-1] > 1
+    return isinstance(kind, str) and "joint" in kind.split("/")

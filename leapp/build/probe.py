@@ -117,7 +117,7 @@ class SecondSession:
         """Move an input whose value is the first session's."""
         key = f"{node}/{port}"
         before = self._first_value(node, port, entry)
-        hint = self.hints.get(key)
+        hint = self.hints.get(key) or self.hints.get(f"{node}/{self._final_name(node, port)}")
         if before is None or not self._may_write(tensor) or {key, f"{key}_in"} & self._fed_back():
             return
         if not same_bytes(plain(tensor), before) and not isinstance(hint, FromFile):
@@ -188,6 +188,11 @@ class SecondSession:
         found = inputs.get(port) or inputs.get(f"{port}_in")
         return found.torch() if found is not None else None
 
+    def _final_name(self, node: str, port: str) -> str:
+        """What the bundle calls an input."""
+        known = {each.name for each in self.bundle.node(node).inputs} if node in self.bundle.nodes else set()
+        return port if port in known else f"{port}_in"
+
     @staticmethod
     def _may_write(tensor: torch.Tensor) -> bool:
         return not shared_memory(tensor)
@@ -205,7 +210,8 @@ class SecondSession:
         if isinstance(hint, Choices):
             return torch.from_numpy(np.asarray(rng.choice(np.asarray(hint.values), shape))).to(before.dtype)
         if isinstance(hint, FromFile):
-            return read_tensors(self.root / hint.file)[key].torch().to(before.dtype)
+            given = read_tensors(self.root / hint.file)
+            return (given[key] if key in given else given[f"{key}_in"]).torch().to(before.dtype)
         if isinstance(hint, Structure):
             return _structured(hint.kind, values, rng).to(before.dtype)
         if values.dtype.kind != "f":
@@ -326,7 +332,7 @@ def judge(session: Session, variation: SecondSession, *, allowed_not_varied: Seq
         tuple(moved),
         tuple(replays),
         not_varied,
-        tuple(port for port in not_varied if port not in allowed_not_varied),
+        tuple(port for port in not_varied if not {port, _recorded(bundle, port)} & set(allowed_not_varied)),
         tuple(variation.perturbed),
         tuple(variation.unseeded),
     )
@@ -473,6 +479,14 @@ def _not_varied(bundle: Bundle, recorded: Mapping[str, Any]) -> Iterator[str]:
             ]
             if pairs and all(a.data and b is not None and RawTensor.of(b) == a for a, b in pairs):
                 yield f"{node}/{port}"
+
+
+def _recorded(bundle: Bundle, key: str) -> str:
+    """``node/port`` of a bundle under the port's recorded name; manifests may use either."""
+    node, _, port = key.partition("/")
+    bare = port.removesuffix("_in")
+    twin = bare != port and f"{bare}_out" in {each.name for each in bundle.node(node).outputs}
+    return f"{node}/{bare}" if twin else key
 
 
 def _input_of(inputs: Mapping[str, torch.Tensor], port: str) -> torch.Tensor | None:

@@ -35,10 +35,12 @@ from leapp.build._vary import vary
 from leapp.build.observe import refuse_connections
 from leapp.build.reads import ReadRecorder
 from leapp.errors import LeappError, MissingDependencyError
+from leapp.pipeline.port_rules import NamedPort, PortRules
 from leapp.report.checks import check_rows
 
 if TYPE_CHECKING:
     from leapp._compile import CompileResult
+    from leapp.manifest.model import Manifest
     from leapp.trace.session import Session
 
 _PACKAGE: Final = str(Path(leapp.__file__).parent)
@@ -179,7 +181,7 @@ def policy(request: SessionRequest, folder: Path, recorder: ReadRecorder | None 
     def judged(session: Session) -> None:
         assert second is not None
         assert request.probe is not None
-        report = judge(session, second, allowed_not_varied=manifest.allow.get("not-varied", ()))
+        report = judge(session, second, allowed_not_varied=session.options.allow.get("not-varied", ()))
         request.probe.report.write_bytes(readable_json(report.as_json()))
         Compiled("", "", "ok" if report.ok else "failed", errors=tuple(report.lines())).write(folder / COMPILED_FILE)
 
@@ -201,9 +203,28 @@ def policy(request: SessionRequest, folder: Path, recorder: ReadRecorder | None 
         allow=manifest.allow,
         strict=request.strict,
         only=request.only,
-        metadata=manifest.metadata,
+        ports=port_rules(manifest),
+        onnx_metadata_for=manifest.onnx_metadata_for,
         on_compiled=on_compiled,
     )
+
+
+def port_rules(manifest: Manifest) -> PortRules:
+    """What the manifest says of ports, each with its line."""
+    facts = [
+        (NamedPort(manifest.where("nodes", node, "ports", port), node, port), said)
+        for node, settings in manifest.nodes.items()
+        for port, said in settings.ports.items()
+    ]
+
+    def allowed(key: str) -> tuple[NamedPort, ...]:
+        return tuple(
+            NamedPort.parse(manifest.where("allow", key, index), text)
+            for index, text in enumerate(manifest.allow.get(key, ()))
+        )
+
+    hints = [NamedPort.parse(manifest.where("probe", "ports", port), port) for port in manifest.probe.ports]
+    return PortRules(manifest.shown, tuple(facts), (*allowed("not-varied"), *hints), allowed("no-element-names"))
 
 
 def _peak_memory_bytes() -> int:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
+from leapp._canonical import canonical_json
 from leapp._version import CONFIG_VERSION, __version__
 from leapp.bundle.schema import Artifact, PortEntry, plain
 from leapp.errors import BundleFormatError, BundleValueError
@@ -21,7 +22,7 @@ from leapp.errors import BundleFormatError, BundleValueError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from leapp._spec import NodeSpec, PipelineSpec, Port
+    from leapp._spec import JSON, NodeSpec, PipelineSpec, Port
     from leapp.bundle.schema import NodeManifest
 
 _PORT_FIELDS: Final = ("name", "dtype", "shape", "type")
@@ -164,6 +165,26 @@ def port_fields(port: Port, node: str) -> dict[str, Any]:
         "type": "tensor",
     }
     return _Line(own | _in_order(given, _KNOWN_SEMANTICS))
+
+
+def onnx_metadata(node: NodeSpec, more: Mapping[str, JSON] | None = None) -> dict[str, str]:
+    """What an ONNX file says of itself, in text as ONNX has it: a small set that equals the runtime file.
+
+    ``leapp.config_version``; ``leapp.node``; ``leapp.inputs`` and ``leapp.outputs``, the port lists of the runtime file
+    in canonical JSON; and ``leapp.metadata.KEY`` for each of ``more``, text as it is, other values in canonical JSON.
+    """
+
+    def text(value: JSON) -> str:
+        return value if isinstance(value, str) else canonical_json(value).decode().strip()
+
+    free = more or {}
+    return {
+        "leapp.config_version": CONFIG_VERSION,
+        "leapp.inputs": text([port_fields(port, node.name) for port in node.inputs]),
+        **{f"leapp.metadata.{key}": text(plain(free[key], f"metadata.{key}")) for key in sorted(free)},
+        "leapp.node": plain_name(node.name),
+        "leapp.outputs": text([port_fields(port, node.name) for port in node.outputs]),
+    }
 
 
 def parameters(manifest: NodeManifest) -> dict[str, Any]:

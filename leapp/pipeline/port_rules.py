@@ -1,0 +1,161 @@
+"""What a manifest says of ports: facts that it puts on them, and names that must be those of ports. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from leapp._spec import NodeSpec, Port
+from leapp.errors import JointNamesMissingError, ManifestWinsWarning, UnknownPortError
+from leapp.kinds import needs_element_names
+from leapp.manifest.problems import key_text, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from leapp.pipeline.wiring import PortNames
+    from leapp.semantics import PortFacts
+
+    Nodes = Sequence[tuple[NodeSpec, PortNames]]
+    """Nodes with their recorded port names, and what the ports are called in files."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedPort:
+    """A port as a manifest names it, recorded or final, and where it does."""
+
+    where: str
+    node: str
+    port: str
+
+    @classmethod
+    def parse(cls, where: str, text: str) -> NamedPort:
+        """Read ``node/port``."""
+        node, _, port = text.partition("/")
+        return cls(where, node, port)
+
+    def __str__(self) -> str:
+        return f"{self.node}/{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class PortRules:
+    """A manifest's word about ports."""
+
+    manifest: str
+    facts: tuple[tuple[NamedPort, PortFacts], ...] = ()
+    """What it says they mean."""
+    inputs: tuple[NamedPort, ...] = ()
+    """Names that must be those of inputs: ports that are not varied, and those with a hint how."""
+    unnamed: tuple[NamedPort, ...] = ()
+    """Ports of joints that need no element names."""
+
+    def check_names(self, nodes: Nodes) -> None:
+        """Raise UnknownPortError for every name that no recorded port has."""
+        problems = []
+        known = [f"{spec.name}/{port.name}" for spec, _ in nodes for port in (*spec.inputs, *spec.outputs)]
+        for named, inputs_only in (
+            *((named, False) for named, _ in self.facts),
+            *((named, True) for named in self.inputs),
+            *((named, False) for named in self.unnamed),
+        ):
+            found = [direction for spec, names in nodes for direction in _directions(named, spec, names)]
+            if not found:
+                near = nearest(str(named), known)
+                hint = f" Did you mean {near!r}?" if near else ""
+                problems.append(f"{named.where}: {str(named)!r} is no port of this pipeline.{hint}")
+            elif inputs_only and "input" not in found:
+                problems.append(f"{named.where}: {str(named)!r} is an output; this is about inputs.")
+        if problems:
+            raise UnknownPortError(
+                manifest=self.manifest, count=len(problems), detail="\n".join(problems),
+                known=", ".join(dict.fromkeys(known)),
+            )  # fmt: skip
+
+    def described(self, spec: NodeSpec, names: PortNames) -> tuple[NodeSpec, list[ManifestWinsWarning]]:
+        """A recorded node with the manifest's facts on its ports, and what they took the place of.
+
+        A name that is both an input and an output, as that of a state, stands for both.
+
+        Raises:
+            ElementNamesError: their lengths do not fit the port.
+        """
+        notes: list[ManifestWinsWarning] = []
+
+        def ports(direction: str, recorded: tuple[Port, ...]) -> tuple[Port, ...]:
+            return tuple(self._describe(spec, names, direction, port, notes) for port in recorded)
+
+        return NodeSpec(spec.name, ports("input", spec.inputs), ports("output", spec.outputs)), notes
+
+    def _describe(
+        self, spec: NodeSpec, names: PortNames, direction: str, port: Port, notes: list[ManifestWinsWarning]
+    ) -> Port:
+        said = dict(port.semantics)
+        final = (names.inputs if direction == "input" else names.outputs)[port.name]
+        # The final name is that of one port alone, and so goes above the recorded one.
+        ordered = sorted(self.facts, key=lambda each: each[0].port != port.name)
+        for named, facts in ordered:
+            if named.node != spec.name or named.port not in (port.name, final):
+                continue
+            new = facts.facts(f"{named.where}: port {f'{spec.name}/{port.name}'!r}", port.spec.shape)
+            if "element_names" in new:
+                said.pop("temporal_period_ms", None)
+            for key, value in new.items():
+                before = port.semantics.get(key)
+                if before is not None and before != value:
+                    notes.append(
+                        ManifestWinsWarning(
+                            port=f"{spec.name}/{final}", key=key, script=before, manifest=value, where=named.where
+                        )
+                    )
+                said[key] = value
+        return replace(port, semantics=said) if said != port.semantics else port
+
+    def check_element_names(self, nodes: Nodes, allowed: Sequence[str]) -> None:
+        """Raise JointNamesMissingError for every port of joints without element names.
+
+        Args:
+            nodes: with the manifest's facts on their ports.
+            allowed: ports (``node/port``, recorded or final) that need none.
+        """
+        missing: dict[str, str] = {}
+        for spec, names in nodes:
+            for of_direction, recorded in ((names.inputs, spec.inputs), (names.outputs, spec.outputs)):
+                for port in recorded:
+                    called = f"{spec.name}/{of_direction[port.name]}"
+                    kind = port.semantics.get("kind")
+                    if (
+                        needs_element_names(kind, port.spec.shape)
+                        and not port.semantics.get("element_names")
+                        and not {called, f"{spec.name}/{port.name}"} & set(allowed)
+                    ):
+                        missing[called] = f"{called}, a {kind} of shape {list(port.spec.shape)}"
+        if missing:
+            raise JointNamesMissingError(
+                manifest=self.manifest, count=len(missing), detail="\n".join(missing.values()),
+                example=_table(next(iter(missing))), ports=", ".join(f'"{each}"' for each in missing),
+            )  # fmt: skip
+
+
+def _directions(named: NamedPort, spec: NodeSpec, names: PortNames) -> Iterator[str]:
+    if named.node == spec.name:
+        for direction, of_direction in (("input", names.inputs), ("output", names.outputs)):
+            if named.port in of_direction or named.port in of_direction.values():
+                yield direction
+
+
+def _table(port: str) -> str:
+    """The table of a manifest that speaks of a port, as it would be written."""
+    node, _, name = port.partition("/")
+    return f"[{key_text(('nodes', node, 'ports', name))}]"
+
+
+def named_in_script(allow: Mapping[str, Sequence[str]], rules: PortRules) -> PortRules:
+    """The rules with the ports that ``leapp.start(allow=...)`` names as well."""
+
+    def named(key: str, of_manifest: tuple[NamedPort, ...]) -> tuple[NamedPort, ...]:
+        known = {str(each) for each in of_manifest}
+        more = [text for text in allow.get(key, ()) if text not in known]
+        return (*of_manifest, *(NamedPort.parse(f"leapp.start(allow[{key!r}])", text) for text in more))
+
+    return replace(rules, inputs=named("not-varied", rules.inputs), unnamed=named("no-element-names", rules.unnamed))
