@@ -385,7 +385,12 @@ def _differences(
         what = f"the graph ({len(ours)} operations became {len(theirs)})"
         source = _source(notes, name, positions.get(extra["id"], len(positions)))
         yield Moved(name, f"{extra['target']} (%{extra['id']})", what, None, *_place(second, extra["id"]), *source)
-    outputs = graph_json(second)["outputs"]
+    # Where the node left as ONNX, a name that is an input and an output is another one in the bundle.
+    called = {each["name"] for each in first["outputs"]}
+    outputs = [
+        {**each, "name": each["name"] if each["name"] in called else f"{each['name']}_out"}
+        for each in graph_json(second)["outputs"]
+    ]
     if first["outputs"] != outputs and len(ours) == len(theirs):
         yield Moved(name, "the output", "what is returned", None)
 
