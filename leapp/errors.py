@@ -797,7 +797,7 @@ class ResetPortError(BuildError, ValueError):
     remedy = "{advice}."
 
 
-class UnknownPortError(BuildError, ValueError):
+class NoSuchPortError(BuildError, ValueError):
     """A manifest, or ``start(allow=...)``, names ports that were not recorded."""
 
     exit_code = 2

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from leapp._spec import NodeSpec, Port
-from leapp.errors import JointNamesMissingError, ManifestWinsWarning, UnknownPortError
+from leapp.errors import JointNamesMissingError, ManifestWinsWarning, NoSuchPortError
 from leapp.kinds import needs_element_names
 from leapp.manifest.problems import key_text, nearest
 
@@ -51,7 +51,7 @@ class PortRules:
     """Ports of joints that need no element names."""
 
     def check_names(self, nodes: Nodes) -> None:
-        """Raise UnknownPortError for every name that no recorded port has."""
+        """Raise NoSuchPortError for every name that no recorded port has."""
         problems = []
         known = [f"{spec.name}/{port.name}" for spec, _ in nodes for port in (*spec.inputs, *spec.outputs)]
         for named, inputs_only in (
@@ -67,7 +67,7 @@ class PortRules:
             elif inputs_only and "input" not in found:
                 problems.append(f"{named.where}: {str(named)!r} is an output; this is about inputs.")
         if problems:
-            raise UnknownPortError(
+            raise NoSuchPortError(
                 manifest=self.manifest, count=len(problems), detail="\n".join(problems),
                 known=", ".join(dict.fromkeys(known)),
             )  # fmt: skip

@@ -139,7 +139,7 @@ def test_lengths_are_checked_with_the_manifests_line(built):
     ],
 )  # fmt: skip
 def test_names_that_no_port_has_are_errors(built, lines, words):
-    with pytest.raises(errors.UnknownPortError) as caught:
+    with pytest.raises(errors.NoSuchPortError) as caught:
         built(lambda: arm(names=["hip", "knee"]), lines)
     for word in words:
         assert word in str(caught.value)
@@ -154,7 +154,7 @@ def test_names_in_the_scripts_own_allow_are_checked_too(built, tmp_path):
         leapp.start("again", save_path=tmp_path, allow={"no-element-names": ["arm/q", "arm/z"]})
         arm()
 
-    with pytest.raises(errors.UnknownPortError, match=r"allow\['no-element-names'\]\): 'arm/z'"):
+    with pytest.raises(errors.NoSuchPortError, match=r"allow\['no-element-names'\]\): 'arm/z'"):
         built(script)
 
 
