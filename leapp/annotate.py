@@ -15,6 +15,8 @@ from leapp.trace.method import method as _method
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    import torch
+
     from leapp.semantics import TensorSemantics
 
     Ports: TypeAlias = Mapping[str, Any] | TensorSemantics | Sequence[TensorSemantics]
@@ -22,12 +24,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 F = TypeVar("F", bound="Function")
+M = TypeVar("M", bound="torch.nn.Module")
 
 __all__ = [
     "constant",
     "input_tensors",
     "method",
     "mirror_leapp_tags",
+    "module",
     "output_tensors",
     "state_tensors",
     "update_state",
@@ -167,6 +171,31 @@ def method(node_name: Any = None, export_with: Any = UNSET, backend_params: Mapp
     if node_name is None or isinstance(node_name, str):
         return lambda function: _method(function, node_name, export_with, backend_params)
     return _method(node_name, None, export_with, backend_params)
+
+
+def module(node: str, model: M, buffer_names: Sequence[str] | None = None) -> M:
+    """Let registered buffers of a module be state of an open node, where they change.
+
+    A buffer that is reassigned (``self.hidden = h``) or written in place (``self.count += 1``) while the node is open
+    is a state port under its qualified name, dots flattened to ``_``. Buffers that are only read stay constants.
+
+    Args:
+        node: the node that ``input_tensors`` opened; call it before the module is used.
+        model: the module. It is used as ever, and stays as it is.
+        buffer_names: the buffers that are meant, as ``model.named_buffers()`` names them; None: all.
+
+    Returns:
+        The module.
+
+    Raises:
+        UnknownBufferError: the module has no buffer of such a name.
+        BufferStateError: here or when the node closes: a buffer that is None at first, or changes shape or dtype.
+        TraceError: another of its children, naming node and line.
+    """
+    session = current()
+    if session is not None:
+        session.module(node, model, buffer_names)
+    return model
 
 
 def constant(value: T) -> T:

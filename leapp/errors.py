@@ -269,6 +269,29 @@ class StateFormError(TraceError, ValueError):
     )
 
 
+class ModuleKindError(TraceError, TypeError):
+    """``annotate.module`` was given something else than a module."""
+
+    what = "annotate.module({node!r}, ...) was given a {kind} ({where})."
+    remedy = "Give it the torch.nn.Module whose registered buffers the node reads and writes."
+
+
+class UnknownBufferError(TraceError, LookupError):
+    """``annotate.module`` was told of a buffer that the module does not have."""
+
+    what = "Node {node!r}: {module} has no registered buffer {buffer!r} ({where}); it has: {known}."
+    remedy = (
+        "Name buffers as model.named_buffers() does. A plain attribute becomes one with register_buffer(name, tensor)."
+    )
+
+
+class BufferStateError(TraceError, ValueError):
+    """A registered buffer changed in a way that no state can."""
+
+    what = "Node {node!r}: buffer {buffer!r} of {module} cannot be state: {why} ({where})."
+    remedy = "{advice}."
+
+
 class NodeNotClosedError(TraceError):
     """A node was opened and never closed."""
 

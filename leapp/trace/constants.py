@@ -249,6 +249,8 @@ class Constants:
         """Storages of traced values that the user's code was given, by address; kept, so that no address comes back."""
         self._references: dict[str, Constant] = {}
         self._module_names: dict[int, tuple[Any, dict[int, tuple[str, torch.Tensor]]]] = {}
+        self._given: list[torch.nn.Module] = []
+        """Modules that ``annotate.module`` was given."""
         self._searched = 0
         """How many names of modules were looked at so far."""
 
@@ -412,6 +414,17 @@ class Constants:
             stored = self._new_storage(untyped, memory, made_inside=True)
         stored.add(Constant(node, live, live, None, None, 0, None, traced=True, is_input=True))
         self.in_trace.add(stored.address)
+
+    def no_input(self, node: fx.Node, name: str, live: torch.Tensor, content: torch.Tensor) -> None:
+        """What was taken for an input is a constant: nothing wrote it, and ``content`` is what it holds."""
+        stored = self._storages.get(live.untyped_storage()._cdata) or self._overlapping(live.untyped_storage())
+        constant = next(each for each in stored.constants if each.node is node) if stored is not None else None
+        assert constant is not None
+        constant.is_input, constant.name = False, name
+        if content.numel() * content.element_size() > REFERENCE_LIMIT_BYTES and live.device.type == "cpu":
+            constant.digest = bytes_digest(live)
+        else:
+            constant.snapshot = content
 
     def about_to_write(self, address: int) -> None:
         """A call may write this memory: what it holds is copied where it was kept by reference."""
@@ -636,12 +649,23 @@ class Constants:
                 node=self._node_name, kind=kind, where=f"{place.code.co_filename}:{place.line}", advice=advice
             )
 
+    def name_after(self, module: torch.nn.Module) -> None:
+        """Parameters and buffers of this module have their qualified names in it, whoever uses them."""
+        if all(module is not each for each in self._given):
+            self._given.append(module)
+
     def _qualified_name(self, tensor: torch.Tensor, stored: _Storage) -> tuple[str | None, torch.Tensor | None]:
-        """Name and owner of a parameter or buffer in the outermost module whose ``__call__`` is running."""
-        module = outermost_module()
-        if module is None:
-            return None, None
-        address = stored.keeper._cdata
+        """Name and owner of a parameter or buffer: in a module that was given, or the outermost one that is running."""
+        outermost = outermost_module()
+        for module in (*self._given, *(() if outermost is None else (outermost,))):
+            found = self._name_in(module, tensor, stored.keeper._cdata)
+            if found[0] is not None:
+                return found
+        return None, None
+
+    def _name_in(
+        self, module: torch.nn.Module, tensor: torch.Tensor, address: int
+    ) -> tuple[str | None, torch.Tensor | None]:
         known = self._module_names.get(id(module))
         if known is None or (address not in known[1] and self._worth_searching(len(known[1]))):
             # Names may have been given since the last look.

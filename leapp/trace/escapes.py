@@ -6,6 +6,7 @@ import ast
 import os
 import warnings
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from leapp.errors import (
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import CodeType, FrameType
 
+    from leapp._spec import SourceLine
     from leapp.trace.made import Made
     from leapp.trace.source import Place
 
@@ -104,20 +106,25 @@ class EscapePolicy:
 
     def read(self, op: str, node: str) -> None:
         """A traced value is about to be read as a Python value. Raises on a branch that is no guard."""
+        self.reading(op, node)()
+
+    def reading(self, op: str, node: str) -> Callable[[], None]:
+        """What reports this read, now or when it is known that the value is traced indeed."""
         place = caller()
         line = source_line(place, self.root)
         if op in BRANCHES:
             if self._allowed("branches", line.function):
-                self._note("branch-allowed", node, op, place)
-            elif is_guard(innermost_frame()):
-                self._note("guard", node, op, place)
-            else:
-                raise DataDependentBranchError(node=node, where=str(line), op=spelled(op), function=line.function)
-            return
+                return partial(self._note, "branch-allowed", node, op, place)
+            if is_guard(innermost_frame()):
+                return partial(self._note, "guard", node, op, place)
+            return partial(self._refuse_branch, op, node, line)
         if self._allowed("escapes", line.function):
-            self._note("escape-allowed", node, op, place)
-            return
-        self._warn(TraceEscapeWarning, "escape", node, op, place)
+            return partial(self._note, "escape-allowed", node, op, place)
+        return partial(self._warn, TraceEscapeWarning, "escape", node, op, place)
+
+    @staticmethod
+    def _refuse_branch(op: str, node: str, line: SourceLine) -> None:
+        raise DataDependentBranchError(node=node, where=str(line), op=spelled(op), function=line.function)
 
     def forget(self, node: str, since: int) -> None:
         """Drop the notes about a node from the one with that index on: the entry that they are about was dropped."""

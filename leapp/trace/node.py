@@ -34,24 +34,25 @@ from leapp.graph._base import NodeGraph
 from leapp.trace._arrays import has_torch_dtype, is_array, owner_of, tensor_of
 from leapp.trace._lineage import PortId, Value, plain_class, value_of
 from leapp.trace._lineage import plain as plain_of
+from leapp.trace._tree import Leaf
 from leapp.trace.alias import old_content_is_read
 from leapp.trace.array import TracedNpArray, plain_array, wrapped
 from leapp.trace.constants import Constants, byte_range, no_hooks, plain, same_bytes
 from leapp.trace.copies import keep_copies
 from leapp.trace.made import where_made, where_written
-from leapp.trace.recorder import OpInfo, Recorder
+from leapp.trace.module_state import Buffer, is_watchable, registered
+from leapp.trace.recorder import OpInfo, Recorder, free_name
 from leapp.trace.scalar import settle
 from leapp.trace.source import Place, source_line
 from leapp.trace.state import States
-from leapp.trace.tensor import TRACED, mark
+from leapp.trace.tensor import TRACED, mark, unmark
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from torch import fx
 
     from leapp._spec import JSON
-    from leapp.trace._tree import Leaf
     from leapp.trace.session import Session
     from leapp.trace.variation import Variation
 
@@ -61,6 +62,16 @@ _SAME_VALUES: Final = frozenset({torch.clone, torch.detach, "contiguous", "cpu"}
 
 _SHORT_BYTES: Final = 1024
 """Constants up to this size are compared as they are, whatever memory they lie in."""
+
+
+@dataclass
+class _Watched:
+    """A registered buffer while its node is open."""
+
+    buffer: Buffer
+    input: _Input | None
+    """None where there is nothing to trace: it is None, or of a kind that cannot be."""
+    place: Place
 
 
 @dataclass(frozen=True)
@@ -80,12 +91,12 @@ class _Input:
     before: torch.Tensor
     """Its content when it was declared."""
     memory: int
-    place: Place
-    semantics: Mapping[str, JSON]
     node: fx.Node
     """What stands for it in the graph."""
-    is_state: bool = False
-    """Declared with ``annotate.state_tensors``: these ports come after the ordinary ones."""
+    place: Place
+    semantics: Mapping[str, JSON]
+    order: int = 0
+    """Place among the states, from 1, which come after the ordinary inputs; 0 for those."""
 
 
 class Recording:
@@ -110,6 +121,9 @@ class Recording:
         self._inputs: dict[str, _Input] = {}
         """By port, in order of declaration; those of states come last in the interface."""
         self.states = States(name, self.where)
+        self._watched: list[_Watched] = []
+        self._undecided: list[tuple[set[fx.Node], Callable[[], None]]] = []
+        """Reads of watched buffers, which mean something if one of these turns out to be state."""
         self._lost_by_states: dict[str, WireLostWarning] = {}
         """What there is to say of states that turn out to be ordinary inputs; others may be reset between ticks."""
         self.broken: BaseException | None = None
@@ -163,13 +177,13 @@ class Recording:
 
     def add_inputs(self, leaves: Sequence[Leaf], place: Place) -> dict[int, Any]:
         """Declare inputs: tensors handed in become traced themselves; gives a traced view for each array, by id."""
-        return self._declare(leaves, place, is_state=False)
+        return self._declare(leaves, place, [0] * len(leaves))
 
     def add_states(self, leaves: Sequence[Leaf], place: Place) -> dict[int, Any]:
         """Declare state with its values of this tick, as ``add_inputs`` does inputs."""
         for leaf in leaves:
             known = self._inputs.get(leaf.port)
-            if known is not None and not known.is_state:
+            if known is not None and not known.order:
                 raise StateNameError(
                     node=self.name, state=leaf.port, where=self.where(place),
                     why=f"an input has the same name, declared at {self.where(known.place)}",
@@ -177,8 +191,9 @@ class Recording:
         self.states.check_new(leaves, place)
         starts = {leaf.port: port for leaf in leaves if (port := self._start_input(leaf, place)) is not None}
         own = [leaf._replace(tensor=_twin(leaf.tensor)) if leaf.port in starts else leaf for leaf in leaves]
-        made = self._declare(own, place, is_state=True)
-        self.states.declare(leaves, place, starts)
+        orders = [self.states.next_order() for _ in leaves]
+        made = self._declare(own, place, orders)
+        self.states.declare(leaves, orders, place, starts)
         return made | {
             id(leaf.tensor): made.get(id(twin.tensor), twin.tensor)
             for leaf, twin in zip(leaves, own, strict=True)
@@ -199,14 +214,75 @@ class Recording:
                 return item.port
         raise StateStartError(node=self.name, state=leaf.port, where=self.where(place))
 
-    def _declare(self, leaves: Sequence[Leaf], place: Place, *, is_state: bool) -> dict[int, Any]:
+    @property
+    def has_inputs(self) -> bool:
+        """Whether anything was declared yet."""
+        return bool(self._inputs)
+
+    def watch_module(self, model: torch.nn.Module, names: Sequence[str] | None, place: Place) -> None:
+        """Trace the registered buffers of a module; when the node closes, those that changed are state."""
+        buffers = registered(self.name, model, names, self.where(place))
+        for buffer in buffers:
+            value = value_of(buffer.tensor)
+            if value is not None and value.recording is not None and value.recording.name != self.name:
+                raise self.foreign(value, place)
+        self.constants.name_after(model)
+        known = {(id(each.buffer.owner), each.buffer.attribute) for each in self._watched}
+        for buffer in buffers:
+            tensor = buffer.tensor
+            if (id(buffer.owner), buffer.attribute) in known or id(tensor) in self._port_of:
+                continue  # watched already, or declared as an input
+            item = self._watch(buffer.name, tensor, place) if tensor is not None and is_watchable(tensor) else None
+            self._watched.append(_Watched(buffer, item, place))
+
+    def _watch(self, name: str, tensor: torch.Tensor, place: Place) -> _Input:
+        """A placeholder for a buffer, which becomes a constant if nothing changes it."""
+        address = tensor.untyped_storage()._cdata
+        known = self.constants.known(tensor)
+        memory = known[1] if known is not None else self.recorder.new_memory()
+        node = self.recorder.placeholder(name, memory=memory, dtype=tensor.dtype, shape=tensor.shape, state=True)
+        self.constants.add_input(node, memory, tensor)
+        self._port_of[id(tensor)] = name
+        mark(tensor, Value(self, node, memory, address), self.session)
+        return _Input(name, tensor, plain(tensor), _copy(tensor), memory, node, place, {}, self.states.next_order())
+
+    def read(self, op: str, value: Value | None) -> None:
+        """A traced value is about to be read as a Python value; what it means of a buffer is decided at the end."""
+        report = self.session.escapes.reading(op, self.name)
+        buffers = self._buffers_behind(value.fx) if self._watched and value is not None else None
+        if buffers:
+            self._undecided.append((buffers, report))
+        else:
+            report()
+
+    def _buffers_behind(self, node: fx.Node | None) -> set[fx.Node] | None:
+        """The watched buffers that a value was computed from; None where it was computed from anything else too."""
+        info = self.recorder.info
+        written = {memory for each in info.values() for memory in each.written}
+        watched = {each.input.node for each in self._watched if each.input is not None}
+        found: set[fx.Node] = set()
+        pending, seen = [node], {node}
+        while pending:
+            node = pending.pop()
+            if node is None or info[node].memory in written:
+                return None
+            if node in watched:
+                found.add(node)
+            elif node.op == "placeholder":
+                return None
+            sources = [each for each in node.all_input_nodes if each not in seen]
+            seen.update(sources)
+            pending.extend(sources)
+        return found
+
+    def _declare(self, leaves: Sequence[Leaf], place: Place, orders: Sequence[int]) -> dict[int, Any]:
         ports: dict[int, str] = {}
         for leaf in leaves:
             twin = ports.setdefault(id(leaf.tensor), leaf.port)
             if twin != leaf.port:
                 raise SharedInputError(node=self.name, first=twin, second=leaf.port)
             known = self._inputs.get(leaf.port)
-            if known is not None and known.is_state:
+            if known is not None and known.order:
                 raise StateNameError(
                     node=self.name, state=leaf.port, where=self.where(place),
                     why=f"it was declared as state at {self.where(known.place)}",
@@ -216,7 +292,9 @@ class Recording:
                     node=self.name, port=leaf.port, first=self.where(known.place), second=self.where(place)
                 )
             self._check_input(leaf, place)
-        made = {id(leaf.tensor): self._add_input(leaf, place, is_state=is_state) for leaf in leaves}
+        made = {
+            id(leaf.tensor): self._add_input(leaf, place, order) for leaf, order in zip(leaves, orders, strict=True)
+        }
         return {key: thing for key, thing in made.items() if thing is not None}
 
     def _check_input(self, leaf: Leaf, place: Place) -> None:
@@ -257,7 +335,7 @@ class Recording:
                 advice="Hand in numbers that torch has: x.astype(np.float32), or one array for each field of a record",
             )  # fmt: skip
 
-    def _add_input(self, leaf: Leaf, place: Place, *, is_state: bool) -> Any:
+    def _add_input(self, leaf: Leaf, place: Place, order: int) -> Any:
         thing, array = leaf.tensor, None
         before: Value | None = getattr(thing, "_leapp", None)
         origin = before.origin if before is not None else None
@@ -269,7 +347,7 @@ class Recording:
         if before is not None and origin is not None:
             if plain_class(type(thing)) is None or _altered(tensor, before):
                 lost = WireLostWarning(node=self.name, port=leaf.port, source=str(origin), where=self.where(place))
-                if is_state:
+                if order:
                     self._lost_by_states[leaf.port] = lost
                 else:
                     self.session.warn(lost, place)
@@ -290,12 +368,11 @@ class Recording:
         known = self.constants.known(tensor)
         memory = known[1] if known is not None else self.recorder.new_memory()
         node = self.recorder.placeholder(
-            leaf.port, memory=memory, dtype=tensor.dtype, shape=tensor.shape, state=is_state
+            leaf.port, memory=memory, dtype=tensor.dtype, shape=tensor.shape, state=order > 0
         )
         self.constants.add_input(node, memory, tensor)
-        copy = _copy(tensor)
         self._inputs[leaf.port] = _Input(
-            leaf.port, thing, plain(tensor), copy, memory, place, leaf.semantics, node, is_state
+            leaf.port, thing, plain(tensor), _copy(tensor), memory, node, place, leaf.semantics, order
         )
         self._port_of[id(thing)] = leaf.port
         value = Value(self, node, memory, address, origin)
@@ -428,6 +505,7 @@ class Recording:
         if self.broken is not None:
             raise self.broken
         settle()
+        self._settle_buffers({leaf.port for leaf in (*leaves, *static)}, place)
         following = self.states.next_values()
         self.states.check_outputs({leaf.port for leaf in (*leaves, *static)}, place)
         fixed = [leaf for leaf in static if not self._computed(leaf)]
@@ -447,6 +525,7 @@ class Recording:
         for state in self.states.declared.values():
             if state.next is None and state.name in self._lost_by_states:
                 self.session.warn(self._lost_by_states[state.name], state.place)
+        self._make_constants()
         clones = keep_copies(self.recorder)
         nodes = [clones.get(node, node) for node in nodes]
         self.recorder.finish(tuple(nodes))
@@ -473,9 +552,52 @@ class Recording:
         self.session.note_static(self.name, fixed, self.sample.outputs)
         return tag_outputs(given, self.name, self)
 
+    def _settle_buffers(self, outputs: Collection[str], place: Place) -> None:
+        """Watched buffers that changed become states; reads of them are reported now."""
+        written = {memory for info in self.recorder.info.values() for memory in info.written}
+        changed: set[fx.Node] = set()
+        for each in self._watched:
+            buffer, item = each.buffer, each.input
+            buffer.check(self.name, self.where(place))
+            now = buffer.now()
+            if item is None or (now is buffer.tensor and item.memory not in written):
+                continue
+            changed.add(item.node)
+            if not self._is_input(each):  # it is when an output was refused before
+                item.port = free_name(buffer.name.replace(".", "_"), {*self._inputs, *self.states.declared, *outputs})
+                self._inputs[item.port] = item
+            assert buffer.spec is not None
+            self.states.add_buffer(item.port, buffer.spec, item.order, Leaf(item.port, buffer.name, now), each.place)
+        for buffers, report in self._undecided:
+            if buffers & changed:
+                report()
+        self._undecided.clear()
+
+    def _make_constants(self) -> None:
+        """Watched buffers that nothing changed are constants, which stand before their first use."""
+        left = {each.input.node: each for each in self._watched if each.input is not None and not self._is_input(each)}
+        for node in list(self.recorder.graph.nodes) if left else ():
+            for source in node.all_input_nodes:
+                each = left.pop(source, None)
+                if each is not None:
+                    node.prepend(source)
+                    self._make_constant(each, self.recorder.info[node].place or each.place)
+        for each in left.values():
+            self._make_constant(each, each.place)
+
+    def _is_input(self, each: _Watched) -> bool:
+        return each.input is not None and self._inputs.get(each.input.port) is each.input
+
+    def _make_constant(self, each: _Watched, place: Place) -> None:
+        item = each.input
+        assert item is not None
+        self.recorder.to_constant(item.node, each.buffer.name, place)
+        self.constants.no_input(item.node, each.buffer.name, item.live, item.before)
+        unmark(item.tensor)
+
     def _inputs_in_order(self) -> list[_Input]:
         """Ordinary inputs, then states, each in order of declaration."""
-        return sorted(self._inputs.values(), key=lambda item: item.is_state)
+        return sorted(self._inputs.values(), key=lambda item: item.order)
 
     def warn_of_unused_inputs(self, nodes: Sequence[Leaf]) -> None:
         """Name inputs that feed nothing or are returned unchanged."""
@@ -493,8 +615,12 @@ class Recording:
             self.session.warn(UnusedInputWarning(node=self.name, ports=", ".join(unused)), self.place)
 
     def abandon(self) -> None:
-        """The session ends while this entry is open."""
-        self.open = False
+        """The entry ends here, closed or not: buffers of modules that it did not make state are the user's again."""
+        if self.open:
+            self.open = False
+            for each in self._watched:
+                if each.input is not None:
+                    unmark(each.input.tensor)
 
     def _output_node(self, leaf: Leaf, place: Place) -> Any:
         value = value_of(leaf.tensor)
@@ -547,7 +673,8 @@ class Recording:
     def _check_inputs_unwritten(self) -> None:
         written = {memory for info in self.recorder.info.values() for memory in info.written}
         shared: dict[int, list[_Input]] = {}
-        for item in self._inputs.values():
+        watched = [each.input for each in self._watched if each.input is not None and not self._is_input(each)]
+        for item in (*self._inputs.values(), *watched):
             if item.memory in written:
                 shared.setdefault(item.memory, []).append(item)
             elif not same_bytes(item.live.cpu(), item.before):
@@ -671,6 +798,15 @@ def _first_overlap(inputs: list[_Input]) -> tuple[_Input, _Input] | None:
     return None
 
 
+@dataclass(frozen=True)
+class GivenModule:
+    """A module whose buffers a node watches, in every entry from the one in which it was given."""
+
+    model: weakref.ref[torch.nn.Module]
+    names: tuple[str, ...] | None
+    place: Place
+
+
 @dataclass
 class NodeTrace:
     """All entries of one node in a session."""
@@ -687,6 +823,7 @@ class NodeTrace:
     """Inputs that were declared in an entry that is not recorded."""
     passing_states: States | None = None
     """Those of an entry that is not recorded."""
+    modules: list[GivenModule] = field(default_factory=list)
     export_with: Any = None
     backend_params: Mapping[str, Any] = field(default_factory=dict)
 

@@ -91,6 +91,11 @@ class Recorder:
         self.info[node] = OpInfo(place, memory, (), dtype, tuple(shape))
         return node
 
+    def to_constant(self, node: fx.Node, hint: str, place: Place | None) -> None:
+        """An input that nothing changes and nobody feeds is a constant; its name is given as for ``constant``."""
+        node.op, node.target = "get_attr", hint
+        self.info[node] = self.info[node]._replace(place=place)
+
     def call(
         self,
         op: str,

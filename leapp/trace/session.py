@@ -19,6 +19,7 @@ from leapp.errors import (
     LeappWarning,
     LeftTraceError,
     MirrorError,
+    ModuleKindError,
     NodeNotClosedError,
     NodeOriginError,
     OutputBeforeInputError,
@@ -29,14 +30,15 @@ from leapp.errors import (
 )
 from leapp.trace import crossings, made
 from leapp.trace._arrays import is_array
-from leapp.trace._lineage import PortId, Value, value_of
+from leapp.trace._lineage import PortId, Value, plain_class, value_of
 from leapp.trace._lineage import plain as plain_thing
 from leapp.trace._tree import Leaf, check_distinct, check_name, flatten
 from leapp.trace.constants import Casts, no_hooks, plain, same_bytes
 from leapp.trace.dispatched import DispatchWatch
 from leapp.trace.escapes import EscapePolicy
 from leapp.trace.mode import NodeMode
-from leapp.trace.node import CollectorPause, NodeTrace, Recording, tag_outputs
+from leapp.trace.module_state import original
+from leapp.trace.node import CollectorPause, GivenModule, NodeTrace, Recording, tag_outputs
 from leapp.trace.patches import Patches
 from leapp.trace.source import Place, caller, source_line
 from leapp.trace.state import States, flat_states
@@ -205,13 +207,19 @@ class Session:
             if node.current is None:
                 self._begin(node, place)
             assert node.current is not None
+            begins = not node.current.has_inputs
             try:
                 with no_hooks():
-                    return node.current.add_inputs(leaves, place)
+                    made = node.current.add_inputs(leaves, place)
             except BaseException:
-                if not node.current._inputs:
+                if not node.current.has_inputs:
                     self.abandon(name)
                 raise
+            for each in node.modules if begins else ():
+                model = each.model()
+                if model is not None:
+                    self._watch_module(node.current, model, each.names, each.place)
+            return made
 
     def output_tensors(
         self,
@@ -274,7 +282,7 @@ class Session:
                     return node.current.add_states(leaves, place)
             assert node.passing_states is not None
             node.passing_states.check_new(leaves, place)
-            node.passing_states.declare(leaves, place)
+            node.passing_states.declare(leaves, range(len(leaves)), place)
             return {}
 
     def update_state(self, name: str, tensors: Any) -> None:
@@ -287,6 +295,34 @@ class Session:
             assert states is not None
             with no_hooks():
                 states.update(leaves, place)
+
+    def module(self, name: str, model: Any, buffer_names: Sequence[str] | None) -> None:
+        """Watch the registered buffers of a module in an open node, and in its later entries."""
+        place = caller()
+        name = str(name)
+        if not isinstance(model, torch.nn.Module):
+            kind = plain_class(type(model)) or type(model)
+            what = f"{kind.__module__}.{kind.__qualname__}"
+            raise ModuleKindError(node=name, kind=what, where=self._where(place))
+        names = (
+            None
+            if buffer_names is None
+            else tuple([buffer_names] if isinstance(buffer_names, str) else map(str, buffer_names))
+        )
+        model = original(model)
+        with self._lock:
+            node = self._open_node(name, "module", place)
+            if node.current is not None:
+                self._watch_module(node.current, model, names, place)
+            if all((each.model(), each.names) != (model, names) for each in node.modules):
+                node.modules.append(GivenModule(weakref.ref(model), names, place))
+
+    def _watch_module(
+        self, recording: Recording, model: torch.nn.Module, names: tuple[str, ...] | None, place: Place
+    ) -> None:
+        self.modules.meet(model)
+        with no_hooks():
+            recording.watch_module(model, names, place)
 
     def _open_node(self, name: str, call: str, place: Place) -> NodeTrace:
         node = self.nodes.get(name)
@@ -318,7 +354,7 @@ class Session:
         if recording is None:
             return
         node.current = None
-        recording.open = False
+        recording.abandon()
         stack = self._open.get(recording.thread, [])
         if recording in stack:
             stack.remove(recording)

@@ -55,6 +55,7 @@ class State:
     how: str
     place: Place
     spec: TensorSpec
+    order: int
     next: Leaf | None = None
     """What it is at the next tick; None until it was updated."""
     updated: Place | None = None
@@ -69,6 +70,12 @@ class States:
         self._node = node
         self._where = where
         self.declared: dict[str, State] = {}
+        self._order = 0
+
+    def next_order(self) -> int:
+        """The place of the next state among all, from 1."""
+        self._order += 1
+        return self._order
 
     def check_new(self, leaves: Sequence[Leaf], place: Place) -> None:
         """Raise StateNameError when one of the names is a state already."""
@@ -80,12 +87,22 @@ class States:
                     why=f"it was declared already at {self._where(known.place)}",
                 )  # fmt: skip
 
-    def declare(self, leaves: Sequence[Leaf], place: Place, start_inputs: Mapping[str, str] | None = None) -> None:
-        """Note states with their values of this tick, and by name the input ports that some of them start from."""
+    def declare(
+        self,
+        leaves: Sequence[Leaf],
+        orders: Sequence[int],
+        place: Place,
+        start_inputs: Mapping[str, str] | None = None,
+    ) -> None:
+        """Note states with their values of this tick, their places among all, and the inputs that some start from."""
         starts = start_inputs or {}
-        for leaf in leaves:
-            form = form_of(leaf.tensor)
-            self.declared[leaf.port] = State(leaf.port, DECLARED, place, form, start_input=starts.get(leaf.port))
+        for leaf, order in zip(leaves, orders, strict=True):
+            start = starts.get(leaf.port)
+            self.declared[leaf.port] = State(leaf.port, DECLARED, place, form_of(leaf.tensor), order, start_input=start)
+
+    def add_buffer(self, name: str, spec: TensorSpec, order: int, following: Leaf, place: Place) -> None:
+        """Note a registered buffer that changed."""
+        self.declared[name] = State(name, BUFFER, place, spec, order, following, place)
 
     def update(self, leaves: Sequence[Leaf], place: Place) -> None:
         """Note next values. Raises UnknownStateError, StateUpdatedTwiceError, StateFormError; then nothing is noted."""
@@ -111,11 +128,11 @@ class States:
     @property
     def updated(self) -> list[State]:
         """Those whose next value is known, in order of declaration."""
-        return [state for state in self.declared.values() if state.next is not None]
+        return sorted((each for each in self.declared.values() if each.next is not None), key=lambda each: each.order)
 
     def next_values(self) -> list[Leaf]:
         """What leaves the node for the next tick, in order of declaration."""
-        return [state.next for state in self.declared.values() if state.next is not None]
+        return [state.next for state in self.updated if state.next is not None]
 
     def check_outputs(self, outputs: Collection[str], place: Place) -> None:
         """Raise StateNameError when an ordinary output has the name of an updated state."""

@@ -36,18 +36,19 @@ class WatchedModule:
 
     module: weakref.ref[torch.nn.Module]
     kind: str
-    versions: dict[str, int]
+    versions: dict[str, tuple[weakref.ref[torch.Tensor], int]]
 
     def unwritten(self) -> dict[str, torch.Tensor]:
-        """Parameters and buffers that nothing wrote since the first call, by qualified name."""
+        """Parameters and buffers that nothing wrote or replaced since the first call, by qualified name."""
         module = self.module()
         if module is None:
             return {}
-        return {
-            name: tensor
-            for name, tensor in named_tensors(module).items()
-            if version_of(tensor) == self.versions.get(name)
-        }
+        found = {}
+        for name, tensor in named_tensors(module).items():
+            first, version = self.versions.get(name, (None, 0))
+            if first is not None and first() is tensor and version_of(tensor) == version:
+                found[name] = tensor
+        return found
 
 
 def named_tensors(module: torch.nn.Module) -> dict[str, torch.Tensor]:
@@ -83,15 +84,21 @@ class ModuleWatch:
     def _called(self, module: torch.nn.Module, arguments: Any) -> None:
         del arguments
         known = self._known.get(id(module))
-        if known is not None and known() is module:
-            return
-        if outermost_module() is not module:
-            return
+        if (known is None or known() is not module) and outermost_module() is module:
+            self._see(module)
+
+    def meet(self, module: torch.nn.Module) -> None:
+        """A module whose buffers are looked at before its first call."""
+        known = self._known.get(id(module))
+        if self._handle is not None and (known is None or known() is not module):
+            self._see(module)
+
+    def _see(self, module: torch.nn.Module) -> None:
         self._known[id(module)] = weakref.ref(module)
         if self.on_first_call is not None:
             self.on_first_call(len(self.seen), module)
         kind = f"{type(module).__module__}.{type(module).__qualname__}"
-        versions = {name: version_of(tensor) for name, tensor in named_tensors(module).items()}
+        versions = {name: (weakref.ref(tensor), version_of(tensor)) for name, tensor in named_tensors(module).items()}
         self.seen.append(WatchedModule(weakref.ref(module), kind, versions))
 
 
