@@ -101,8 +101,9 @@ class TensorSemantics:
         element_names: one name; a list of them, for the last axis; or a list with an entry per axis: a list of names,
             None, or a ``TemporalAxis``. Lists of names for the last axes alone are fine where an outer axis, such as
             one of robots, needs none. As many names as the axis is long, checked when the port is traced.
-        extra: free fields, written flat beside the others; ``unit`` (text), ``range`` (lowest and highest value, in
-            that unit) and ``description`` (text) are known to other tools, the rest is up to you. Plain JSON values.
+        extra: free fields, written flat beside the others, in plain JSON values. ``unit`` (text), ``range`` (lowest and
+            highest value in that unit, each a number or a list for the last axis) and ``description`` (text) are known
+            to other tools; the rest is up to you.
 
     Raises:
         SemanticsError: a fact that cannot be: a field of ours among the free ones, an empty kind, a wrong range.
@@ -143,7 +144,7 @@ class PortFacts:
     kind: str | None = None
     element_names: str | Sequence[str] | Sequence[Sequence[str] | TemporalAxis | None] | None = None
     unit: str | None = None
-    range: tuple[float, float] | None = None
+    range: Sequence[float | Sequence[float]] | None = None
     description: str | None = None
 
     def facts(self, where: str, shape: Sequence[int] | None = None) -> dict[str, JSON]:
@@ -163,7 +164,7 @@ def port_facts(
     if element_names is not None:
         facts |= _named_axes(where, element_names, shape)
     if extra is not None:
-        facts |= _free_fields(where, extra)
+        facts |= _free_fields(where, extra, shape)
     return facts
 
 
@@ -265,7 +266,7 @@ def _few(names: Sequence[str]) -> str:
 # --- free fields ---------------------------------------------------------------------------------------------------
 
 
-def _free_fields(where: str, extra: Any) -> dict[str, JSON]:
+def _free_fields(where: str, extra: Any, shape: Sequence[int] | None) -> dict[str, JSON]:
     fields = _plain_fields(where, extra)
     for key in RESERVED_FIELDS:
         if key in fields:
@@ -273,9 +274,13 @@ def _free_fields(where: str, extra: Any) -> dict[str, JSON]:
                 where=where, why=f"the free field {key!r} is a field of LEAPP",
                 advice=f"Choose another key; {_OWN_WAY[key]}." if key in _OWN_WAY else "Choose another key.",
             )  # fmt: skip
-    for key, check in _KNOWN.items():
-        if fields.get(key) is not None:
-            check(where, fields[key])
+    for key in _TEXTS:
+        if not isinstance(fields.get(key, ""), str):
+            raise SemanticsTypeError(
+                where=where, why=f"{key} is a {_kind(fields[key])}", advice=f"Give the {key} as text."
+            )
+    if "range" in fields:
+        _check_range(where, fields["range"], shape)
     return fields
 
 
@@ -330,25 +335,44 @@ def plain_value(value: Any, where: str, key: str) -> JSON:
     )  # fmt: skip
 
 
-def _check_text(key: str) -> Any:
-    def check(where: str, value: Any) -> None:
-        if not isinstance(value, str):
-            raise SemanticsTypeError(where=where, why=f"{key} is a {_kind(value)}", advice=f"Give the {key} as text.")
-
-    return check
-
-
-def _check_range(where: str, value: Any) -> None:
-    numbers = value if isinstance(value, list) and all(_number(each) is not None for each in value) else ()
-    if len(numbers) != 2 or not numbers[0] < numbers[1]:
+def _check_range(where: str, value: Any, shape: Sequence[int] | None) -> None:
+    why = range_problem(value)
+    bounds = value if why is None else ()
+    if not why and shape is not None:
+        length = shape[-1] if shape else 1
+        wrong = next((len(each) for each in bounds if isinstance(each, list) and len(each) != length), None)
+        if wrong is not None:
+            why = f"it has a list of {wrong} values, and the last axis of {list(shape)} is {length} long"
+    if why:
         raise SemanticsError(
-            where=where, why=f"range is {value!r}",
-            advice="Give the lowest and the highest value in the port's own unit, for example [-3.14, 3.14].",
+            where=where, why=f"range is {value!r}: {why}",
+            advice="Give the lowest and the highest value in the port's own unit, such as [-3.14, 3.14]; each is a "
+            "number or a list with one for each element of the last axis.",
         )  # fmt: skip
 
 
-_KNOWN: Final = {"unit": _check_text("unit"), "range": _check_range, "description": _check_text("description")}
-"""Free fields that other parts of LEAPP read, and so must have their form."""
+def range_problem(value: Any) -> str | None:
+    """Why a value is no lowest and highest one, each a number or a list of numbers; None where it is."""
+
+    def numbers(bound: Any) -> list[float] | None:
+        each = bound if isinstance(bound, list) else [bound]
+        return each if each and all(_number(item) is not None for item in each) else None
+
+    if not isinstance(value, list) or len(value) != 2:
+        return "it is no list of two"
+    low, high = (numbers(each) for each in value)
+    if low is None or high is None:
+        return "its entries are neither numbers nor lists of numbers"
+    if isinstance(value[0], list) and isinstance(value[1], list) and len(low) != len(high):
+        return f"its lists are {len(low)} and {len(high)} long"
+    longer = max(len(low), len(high))
+    pairs = zip(low * longer if len(low) == 1 else low, high * longer if len(high) == 1 else high, strict=False)
+    wrong = next(((first, last) for first, last in pairs if not first <= last), None)
+    return None if wrong is None else f"{wrong[0]} is above {wrong[1]}"
+
+
+_TEXTS: Final = ("unit", "description")
+"""Free fields that people read."""
 
 
 def _number(value: Any) -> float | None:

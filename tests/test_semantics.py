@@ -153,9 +153,12 @@ def test_facts_take_the_form_of_the_runtime_file(said, shape, fields):
         ({"extra": {"unit": 3}}, TypeError, "unit is a int"),
         ({"extra": {"description": ["x"]}}, TypeError, "description is a list"),
         ({"extra": {"range": 3}}, ValueError, "range is 3"),
-        ({"extra": {"range": [1, 1]}}, ValueError, "range is [1, 1]"),
+        ({"extra": {"range": [1, 0]}}, ValueError, "range is [1, 0]: 1 is above 0"),
+        ({"extra": {"range": [[0, 3], 2]}}, ValueError, "3 is above 2"),
+        ({"extra": {"range": [[0, 3], [1, 4, 5]]}}, ValueError, "its lists are 2 and 3 long"),
         ({"extra": {"range": [0, "1"]}}, ValueError, "range is [0, '1']"),
         ({"extra": {"range": [0, True]}}, ValueError, "range is [0, True]"),
+        ({"extra": {"range": [[[0]], 1]}}, ValueError, "neither numbers nor lists"),
         *(({"extra": {key: 1}}, ValueError, f"the free field {key!r} is a field of LEAPP") for key in RESERVED_FIELDS),
     ],
 )  # fmt: skip
@@ -281,6 +284,14 @@ def test_lengths_are_checked_against_the_shape_when_traced(session, names, shape
         annotate.input_tensors("arm", said)
     assert words in str(caught.value)
     assert "Port 'arm/pos'" in str(caught.value)
+
+
+def test_bounds_of_a_range_fit_the_last_axis(session):
+    said = TensorSemantics("pos", torch.zeros(2, 3), extra={"range": [[-1, -2], np.float32(4)]})
+    with pytest.raises(errors.SemanticsError, match=r"list of 2 values, and the last axis of \[2, 3\] is 3 long"):
+        annotate.input_tensors("arm", said)
+    fits = TensorSemantics("pos", torch.zeros(2, 3), extra={"range": [[-1, -2, -3], np.array([1, 1, 1])]})
+    annotate.input_tensors("arm", fits)
 
 
 def test_outputs_are_checked_as_well_and_names_may_not_collide(session):

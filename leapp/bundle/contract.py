@@ -116,6 +116,8 @@ def contract_yaml(
     pipeline: dict[str, Any] = {
         "configs": _one_line_values(plain(spec.configs, "pipeline.configs")),
         "data_flow": _wires(spec.data_flow),
+        # Isaac ROS Deploy reads the wires of the next tick under this name.
+        "feedback_connections": _wires(spec.feedback_flow),
         "feedback_flow": _wires(spec.feedback_flow),
     }
     if initial_values is not None:

@@ -552,6 +552,8 @@ class _Structure:
             direction: {f"{name}/{port['name']}" for name, model in models.items() for port in model[direction]}
             for direction in ("inputs", "outputs")
         }
+        if pipeline.get("feedback_connections", pipeline["feedback_flow"]) != pipeline["feedback_flow"]:
+            self._add(path, "feedback_connections and feedback_flow differ")
         ends: dict[str, list[str]] = {"inputs": [], "outputs": []}
         for flow in ("data_flow", "feedback_flow"):
             for source, targets in pipeline[flow].items():

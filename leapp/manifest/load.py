@@ -402,7 +402,7 @@ def _node(table: schema.NodeTable) -> NodeSettings:
             facts.kind,
             None if facts.element_names is None else schema.element_names(facts.element_names),
             facts.unit,
-            None if facts.range is None else (facts.range[0], facts.range[1]),
+            facts.range,
             facts.description,
         )
         for port, facts in table.ports.items()

@@ -21,7 +21,7 @@ from leapp._spec import FORMAT_NAMES, ExportFormat, StartKind
 from leapp.errors import ElementNamesError, SemanticsError
 from leapp.manifest.model import CALLABLE_ENTRY, SCRIPT_ENTRY, SEED_LIMIT, Entry
 from leapp.manifest.problems import key_text, kind_of, nearest
-from leapp.semantics import TemporalAxis, port_facts
+from leapp.semantics import TemporalAxis, port_facts, range_problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -121,13 +121,6 @@ def _check_scalar(value: Any) -> None:
         raise ValueError(f"expected a finite number, got {value}.")
 
 
-def _check_number(value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ValueError(f"expected a number, got {kind_of(value)}.")  # noqa: TRY004 - pydantic's signal
-    if not math.isfinite(value):
-        raise ValueError(f"expected a finite number, got {value}.")
-
-
 def _check_range(value: list[float]) -> None:
     if not value[0] < value[1]:
         raise ValueError(f"the first number must be below the second, got {value[0]:g} and {value[1]:g}.")
@@ -159,6 +152,15 @@ def _check_element_names(value: Any) -> None:
         port_facts("", None, element_names=element_names(value))
     except (SemanticsError, ElementNamesError) as error:
         raise ValueError(_told(error)) from None
+
+
+def _check_port_range(value: Any) -> None:
+    why = range_problem(value)
+    if why:
+        raise ValueError(
+            f"it is no range, for {why}. Write [-3.14, 3.14], or a list for each bound with one number for each "
+            "element of the last axis."
+        )
 
 
 def _told(error: LeappError) -> str:
@@ -203,6 +205,9 @@ _ELEMENT_NAMES: Final = {
     ]
 }
 
+_BOUND: Final = {"anyOf": [{"type": "number"}, {"type": "array", "minItems": 1, "items": {"type": "number"}}]}
+_PORT_RANGE: Final = {"type": "array", "minItems": 2, "maxItems": 2, "items": _BOUND}
+
 Text: TypeAlias = Annotated[str, _NOT_EMPTY]
 PortName: TypeAlias = Annotated[str, _PORT_NAME]
 StartText: TypeAlias = Annotated[str, Rule(_check_start, {"pattern": START})]
@@ -210,8 +215,6 @@ Functions: TypeAlias = list[Annotated[str, _FUNCTION]]
 Ports: TypeAlias = list[Annotated[str, _PORT]]
 Format: TypeAlias = Annotated[str, Rule(_check_format, {"enum": list(FORMAT_NAMES)})]
 Number: TypeAlias = Annotated[float, Field(allow_inf_nan=False)]
-AsWritten: TypeAlias = Annotated[Any, Rule(_check_number, {"type": "number"})]
-"""A number that stays an integer where it is written as one."""
 Scalar: TypeAlias = Annotated[Any, Rule(_check_scalar, {"type": ["number", "boolean"]})]
 Flag: TypeAlias = Annotated[bool, Rule(_check_true, {"const": True})]
 
@@ -286,8 +289,11 @@ class FactsTable(Table):
         examples=[["hip", "knee"], [{"temporal_period_ms": 20}, ["hip", "knee"]]],
     )
     unit: Text | None = Field(default=None, description="Unit of its values.", examples=["rad", "m/s"])
-    range: Annotated[list[AsWritten], Field(min_length=2, max_length=2), Rule(_check_range)] | None = Field(
-        default=None, description="Lowest and highest value, in its unit."
+    range: Annotated[Any, Rule(_check_port_range, _PORT_RANGE)] = Field(
+        default=None,
+        description="Lowest and highest value in its unit; each a number, or a list with one for each element of the "
+        "last axis.",
+        examples=[[-3.14, 3.14], [[-1, -2], [1, 2]]],
     )
     description: Text | None = Field(default=None, description="What it is, for readers.")
 

@@ -57,6 +57,9 @@ pipeline:
     frequency: 50
   data_flow:
     estimator/features: [policy/features]
+  feedback_connections:
+    policy/hidden: [policy/hidden]
+    policy/memory_out: [estimator/memory]
   feedback_flow:
     policy/hidden: [policy/hidden]
     policy/memory_out: [estimator/memory]
@@ -105,9 +108,10 @@ def test_the_example_of_the_contract_byte_for_byte(tmp_path: Path) -> None:
 
 def test_maps_that_are_empty_are_written_as_such() -> None:
     value = yaml.safe_load(written(one_node()))
-    assert value["pipeline"] == {"configs": {}, "data_flow": {}, "feedback_flow": {}, "inputs": {}, "outputs": {}}
+    empty = ("configs", "data_flow", "feedback_connections", "feedback_flow", "inputs", "outputs")
+    assert value["pipeline"] == {key: {} for key in empty}
     text = written(one_node()).decode()
-    for key in ("configs", "data_flow", "feedback_flow", "inputs", "outputs"):
+    for key in empty:
         assert f"  {key}: {{}}\n" in text
     assert list(value) == ["models", "pipeline", "system information"]
     assert value["models"]["n"]["parameters"] == {"backend": "none", "warp_segments": 0}

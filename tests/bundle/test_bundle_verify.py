@@ -325,6 +325,11 @@ FORGED = {
         "two.yaml",
         "'policy/x' is wired and is none of the inputs",
     ),
+    "feedback under its other name": (
+        yaml_value(lambda v: v["pipeline"]["feedback_connections"].clear()),
+        "two.yaml",
+        "feedback_connections and feedback_flow differ",
+    ),
     "no initial values": (
         yaml_value(lambda v: v["pipeline"].pop("initial_values")),
         "two.yaml",

@@ -40,7 +40,7 @@ state = { hidden = "zeros", "last.q" = "first-input:q", bias = "constant" }
 kind = "state/joint/position"
 element_names = [{ temporal_period_ms = 20 }, [], ["hip", "knee"]]
 unit = "rad"
-range = [-3, 3.5]
+range = [-3, [3.5, 2]]
 description = "As the encoders say."
 [nodes.policy.ports]
 gain = { element_names = "all" }
@@ -126,6 +126,7 @@ ONE_NAME_EACH = (
     "Give one name per element of an axis, each once: a list for the last axis, or a list with an entry per axis, "
     "None for one without names and TemporalAxis(period_ms) for one of moments."
 )
+A_RANGE = "Write [-3.14, 3.14], or a list for each bound with one number for each element of the last axis."
 LINE_NAME = "{file}:3, pipeline.name: "
 LINE_VERSION = "{file}:4, pipeline.version: "
 LINE_ENTRY = "{file}:5, pipeline.entry: "
@@ -277,14 +278,15 @@ BAD = (
     bad("port facts of wrong types",
         '[nodes.a.ports.x]\nunit = 3\nrange = [1, true]\nkind = ""\ndescription = ["x"]\nelement_names = 3\nunits = "m"\n',
         "{file}:7, nodes.a.ports.x.unit: expected a string, got an integer.",
-        "{file}:8, nodes.a.ports.x.range[1]: expected a number, got true.",
+        "{file}:8, nodes.a.ports.x.range: it is no range, for its entries are neither numbers nor lists of numbers. " + A_RANGE,
         "{file}:9, nodes.a.ports.x.kind: must not be empty.",
         "{file}:10, nodes.a.ports.x.description: expected a string, got a list.",
         "{file}:11, nodes.a.ports.x.element_names: element_names is a int. Give one name, a list of them, or a list per "
         'axis: [TemporalAxis(20), ["hip", "knee"]].',
         "{file}:12, nodes.a.ports.x.units: unknown key. Did you mean 'unit'?"),
-    bad("range of a port that runs backwards", "[nodes.a.ports.x]\nrange = [1, 1]\n",
-        "{file}:7, nodes.a.ports.x.range: the first number must be below the second, got 1 and 1.", in_schema=False),
+    bad("range of a port that runs backwards", "[nodes.a.ports]\nx.range = [1, 0.5]\ny.range = [[1, 2], [3, 2, 1]]\n",
+        "{file}:7, nodes.a.ports.x.range: it is no range, for 1 is above 0.5. " + A_RANGE,
+        "{file}:8, nodes.a.ports.y.range: it is no range, for its lists are 2 and 3 long. " + A_RANGE, in_schema=False),
     bad("element names given twice", '[nodes.a.ports.x]\nelement_names = ["hip", "hip"]\n',
         "{file}:7, nodes.a.ports.x.element_names: of the last axis: 'hip' stands there 2 times. " + ONE_NAME_EACH),
     bad("element names of two axes of moments",

@@ -77,7 +77,7 @@ def test_every_key_arrives(project):
                     "state/joint/position",
                     [TemporalAxis(20), None, ["hip", "knee"]],
                     "rad",
-                    (-3, 3.5),
+                    [-3, [3.5, 2]],
                     "As the encoders say.",
                 ),
                 "gain": PortFacts(element_names="all"),
@@ -92,7 +92,7 @@ def test_every_key_arrives(project):
         ),
         "observation.state": NodeSettings((), atol=1e-2),
     }
-    assert str(manifest.nodes["policy"].ports["joint pos"].range) == "(-3, 3.5)"
+    assert str(manifest.nodes["policy"].ports["joint pos"].range) == "[-3, [3.5, 2]]"
     assert manifest.onnx_metadata_for("policy") == {}
     assert manifest.onnx_metadata_for("observation.state").keys() == {"licence", "runs"}
     assert manifest.session == Session(
