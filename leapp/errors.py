@@ -429,8 +429,7 @@ class NotReplayableError(TraceError):
     what = "Node {node!r}: the recorded graph does not give the traced output {port!r}: {detail}."
     remedy = (
         "Something took part in the computation that was not recorded: an autocast context, a write through NumPy, or "
-        "a random draw. Move it out of the node. Of eigenvectors NumPy and torch may choose other signs: make them "
-        "canonical before you use them."
+        "a random draw. Move it out of the node.{signs}"
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import torch
 
@@ -89,7 +89,30 @@ def check_replays(
     found = _first_difference(recording, inputs, outputs, limits, grad=False)
     if found is not None and _first_difference(recording, inputs, outputs, limits, grad=True) is not None:
         port, detail = found
-        raise NotReplayableError(node=recording.spec.name, port=port, detail=detail)
+        raise NotReplayableError(node=recording.spec.name, port=port, detail=detail, signs=_signs(recording))
+
+
+_OF_ANY_SIGN: Final = {
+    torch.linalg.eigh: "eigh",
+    torch.linalg.eig: "eig",
+    torch.linalg.svd: "svd",
+    torch.linalg.qr: "qr",
+}
+
+
+def _signs(recording: NodeGraph) -> str:
+    """What to do about vectors that NumPy and torch give with other signs; "" for a graph that holds none."""
+    found = next((each for each in recording.graph.nodes if each.target in _OF_ANY_SIGN), None)
+    if found is None or not recording.translated:
+        return ""
+    source = recording.sources.get(found.name)
+    call = f"{_OF_ANY_SIGN[found.target]} ({source})" if source is not None else _OF_ANY_SIGN[found.target]
+    return (
+        f" It holds {call}: the signs of its vectors are LAPACK's choice, and NumPy's LAPACK is another than torch's. "
+        "Fix them yourself, right after the call: "
+        "v *= np.sign(np.take_along_axis(v, np.abs(v).argmax(-2, keepdims=True), -2)), and a second factor by the same "
+        "signs."
+    )
 
 
 def _first_difference(

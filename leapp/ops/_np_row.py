@@ -81,6 +81,8 @@ class OutOfScope:
 
     numpy: Callable[..., Any]
     why: str
+    reads: bool = False
+    """Takes the values out of an array, to where they may be read again."""
 
 
 @dataclass(frozen=True, slots=True)

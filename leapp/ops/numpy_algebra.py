@@ -108,7 +108,7 @@ def _contracted(a: Any, b: Any, of_a: Sequence[int], of_b: Sequence[int]) -> Any
 def _kron(a: Any, b: Any) -> Any:
     a, b = together(a, b)
     if a.ndim == 0 or b.ndim == 0:
-        return _scaled(a, b)
+        return torch.mul(a, b)
     # Not torch.kron: it takes no tensor whose elements lie in another order than its axes.
     count = max(a.ndim, b.ndim)
     of_a, of_b = ((1,) * (count - each.ndim) + shape_of(each) for each in (a, b))

@@ -48,14 +48,14 @@ GROUPS: Final[tuple[Group, ...]] = (
             )
         ),
     ),
-    Group("Text", tuple(OutOfScope(each, _TEXT) for each in (np.array2string, np.array_repr, np.array_str))),
+    Group(
+        "Text", tuple(OutOfScope(each, _TEXT, reads=True) for each in (np.array2string, np.array_repr, np.array_str))
+    ),
     Group(
         "Files and buffers",
         (
-            *(
-                OutOfScope(each, _FILES)
-                for each in (np.fromfile, np.genfromtxt, np.loadtxt, np.save, np.savetxt, np.savez, np.savez_compressed)
-            ),
+            *(OutOfScope(each, _FILES) for each in (np.fromfile, np.genfromtxt, np.loadtxt)),
+            *(OutOfScope(each, _FILES, reads=True) for each in (np.save, np.savetxt, np.savez, np.savez_compressed)),
             *(OutOfScope(each, _FOREIGN) for each in (np.frombuffer, np.fromiter, np.fromstring)),
         ),
     ),

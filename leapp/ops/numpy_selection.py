@@ -161,6 +161,8 @@ def _sort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable
 
 def _argsort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any:
     x, axis = _axis(tensor(a), axis)
+    if not x.ndim:
+        x = x.reshape((1,))  # the order of a single number is one index, in a row
     if x.dtype.is_complex:
         return _complex_order(x, axis)
     return torch.argsort(x, dim=axis, stable=True)
@@ -418,9 +420,16 @@ def _known(indices: Any, size: int, mode: Any) -> Any:
 def _copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> Any:
     x = tensor(dst)
     new = as_dtype(tensor(src), x.dtype)
+    shape = shape_of(x)
+    if new.ndim > x.ndim:
+        new = new.reshape(shape_of(new)[new.ndim - x.ndim :])  # NumPy passes over leading axes of 1
     if where is True:
-        return new.expand(shape_of(x))
-    return torch.where(tensor(where, torch.bool), new, x)
+        return new.expand(shape)
+    mask = tensor(where, torch.bool)
+    missing = x.ndim - mask.ndim
+    if missing < 0 or any(one not in (1, size) for one, size in zip(shape_of(mask), shape[missing:], strict=True)):
+        return x  # of such a mask NumPy makes nothing, or, where ``src`` is ``dst`` itself, nothing to do
+    return torch.where(mask, new, x)
 
 
 def _fill_diagonal(a: Any, val: Any, wrap: Any = False) -> Any:

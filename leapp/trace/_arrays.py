@@ -26,10 +26,18 @@ def is_array(thing: Any) -> bool:
 
 def owner_of(array: Array) -> Array:
     """The array whose memory this one sees; itself where it is its own, or where something else owns it."""
-    base = array.base
-    while isinstance(base, np.ndarray):
-        array, base = base, base.base
+    base: Any = array.base
+    while base is not None:
+        if isinstance(base, np.ndarray):
+            array = base
+        elif type(base) is not _STRIDED:
+            break
+        base = base.base
     return array
+
+
+_STRIDED: Final[Any] = type(np.lib.stride_tricks.as_strided(np.zeros(1)).base)
+"""What NumPy puts between a view that ``as_strided`` makes and the array that it is a view of."""
 
 
 @lru_cache(maxsize=256)

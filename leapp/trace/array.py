@@ -23,7 +23,7 @@ from leapp.errors import TwinDisagreesError, UnrecordableOpError, WrongThreadErr
 from leapp.ops import _np_twin, numpy_indexing, numpy_ufuncs
 from leapp.ops._np_checks import EXACT
 from leapp.ops._np_loops import plan_of
-from leapp.ops._np_row import NoTwin, Op, Through, Unsupported
+from leapp.ops._np_row import NoTwin, Op, OutOfScope, Through, Unsupported
 from leapp.ops._np_samples import SAMPLE_ABOVE, fewer, place_of, sample_of, sampled
 from leapp.ops.numpy_table import row_of
 from leapp.ops.numpy_ufuncs import ufunc_twin
@@ -1104,8 +1104,10 @@ def _target_of(call: _Call, row: Any, args: Any, kwargs: Any) -> _Target | None:
 
 def _no_row(call: _Call, func: Any, row: Any) -> None:
     """A call that is not in the table ran, and is named."""
-    if row is not None and not isinstance(row, (NoTwin, Op)):
-        return  # its answer is no data of a model
+    if isinstance(row, OutOfScope):  # its answer is no data of a model
+        if row.reads:
+            call.recording.session.escapes.read(f"numpy.{func.__name__}()", call.recording.name)
+        return
     why = row.why if isinstance(row, NoTwin) else ""
     call.recording.session.escapes.no_twin(getattr(func, "__name__", str(func)), call.recording.name, why)
 

@@ -6,7 +6,8 @@ constructors make of plain numbers become ours as well, so that what is written 
 the number out of a float64 scalar, which is a Python float, without asking: that is a read.
 
 One set of wrappers serves all sessions and is taken out with the last. They act only while a node is open in the
-thread, and never for calls of NumPy's own. Names that were imported before (``from math import sqrt``) are left alone.
+thread, and never for calls of NumPy's own. Names that modules took from there (``from math import sqrt``) mean the
+wrappers for as long; those in classes, defaults of parameters and closures are left alone.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ import itertools
 import math
 import sys
 from collections import deque
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import torch
 
 from leapp.errors import UnrecordableOpError
+from leapp.trace import imported
 from leapp.trace._lineage import ATTRIBUTE, Value, listed, plain, plain_class
 from leapp.trace.scalar import SCALARS, array_module, asks_by_itself, open_recording, plain_deep, recording_of
 from leapp.trace.source import caller
@@ -60,6 +62,7 @@ def begin(session: Session) -> None:
         return
     if not _sessions:
         _put()
+        imported.replace(_functions())
     _sessions.append(session)
 
 
@@ -68,9 +71,16 @@ def end(session: Session) -> None:
     if session in _sessions:
         _sessions.remove(session)
         if not _sessions:
+            back = {wrapper: function for function, wrapper in _functions().items()}
             while _originals:
                 space, name, original = _originals.pop()
                 setattr(space, name, original)
+            imported.replace(back)
+
+
+def _functions() -> dict[Any, Any]:
+    """Of what is wrapped, the functions of modules: function -> its wrapper."""
+    return {original: _wrappers[original] for space, _, original in _originals if isinstance(space, ModuleType)}
 
 
 def _put() -> None:
@@ -79,8 +89,9 @@ def _put() -> None:
     _wrap(np, "fromiter", _from_iterator)
     _wrap(np, "asarray_chkfinite", _checked_array)
     _wrap(_Concatenator, "__getitem__", _in_brackets)
-    _wrap(np, "ndenumerate", _enumerated)
-    _wrap(np, "nditer", _read_by("numpy.nditer"))
+    _wrap(np.ndenumerate, "__init__", _enumerated)
+    _wrap(np, "nditer", _iterator)
+    _wrap(np, "nested_iters", _iterating)
     _wrap(np.vectorize, "__call__", _vectorized)
     _wrap(np.lib.stride_tricks, "as_strided", _without_twin("as_strided", "it takes memory for what its numbers say"))
     for name in np.ma.__all__:
@@ -105,7 +116,8 @@ def _wrap(space: Any, name: str, wrapping: Callable[[Any], Callable[..., Any]]) 
     original = getattr(space, name)
     _originals.append((space, name, original))
     if original not in _wrappers:  # np.concat is np.concatenate
-        _wrappers[original] = functools.wraps(original)(wrapping(original))
+        made = wrapping(original)
+        _wrappers[original] = made if isinstance(made, type) else functools.wraps(original)(made)
     setattr(space, name, _wrappers[original])
 
 
@@ -272,13 +284,114 @@ def _asks_others(things: Any) -> bool:
     return False
 
 
-def _enumerated(original: Any) -> Callable[..., Any]:
-    def ndenumerate(array: Any) -> Any:
-        if _first_value((array,)) is None:
-            return original(array)
-        return ((index, array[index]) for index in np.ndindex(array.shape))
+class _Elements:
+    """What ``np.ndenumerate`` goes through: the elements of a traced array, each where it lies."""
 
-    return ndenumerate
+    def __init__(self, array: Any) -> None:
+        self.array = array
+        self.indices = np.ndindex(array.shape)
+        self.coords: tuple[int, ...] = ()
+        self.next: tuple[int, ...] | None = None
+        self._step()
+
+    def _step(self) -> None:
+        self.next = next(self.indices, None)
+        self.coords = self.next or self.coords
+
+    def __next__(self) -> Any:
+        index = self.next
+        if index is None:
+            raise StopIteration
+        self._step()
+        return self.array[index]
+
+
+def _enumerated(original: Any) -> Callable[..., Any]:
+    """``np.ndenumerate.__init__``: the class stays NumPy's own."""
+
+    def wrapper(self: Any, arr: Any) -> None:  # NumPy's own name
+        value = _first_value((arr,))
+        if value is None:
+            original(self, arr)
+        else:
+            self.iter = _Elements(arr if isinstance(arr, np.ndarray) else _of_traced(_np_asarray, (arr,), {}, value))
+
+    return wrapper
+
+
+class _NumpyClass(type):
+    """The class of what stands for a class of NumPy's that nobody can derive from: its calls are ours, all else is its.
+
+    Instances are NumPy's own, and ``isinstance``, ``issubclass`` and ``==`` say so.
+    """
+
+    __wrapped__: Any
+    call: Any
+
+    def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> Any:
+        if bases:
+            return type(name, tuple([each.__wrapped__ if type(each) is cls else each for each in bases]), namespace)
+        return super().__new__(cls, name, bases, namespace)
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        return cls.call(*args, **kwargs)
+
+    def __instancecheck__(cls, thing: Any) -> bool:
+        return isinstance(thing, cls.__wrapped__)
+
+    def __subclasscheck__(cls, kind: Any) -> bool:
+        return kind is cls or issubclass(kind, cls.__wrapped__)
+
+    def __eq__(cls, other: object) -> bool:
+        return other is cls or other is cls.__wrapped__
+
+    def __hash__(cls) -> int:
+        return hash(cls.__wrapped__)
+
+    def __getattr__(cls, name: str) -> Any:
+        return getattr(cls.__wrapped__, name)
+
+
+def _iterator(original: Any) -> Any:
+    """``np.nditer``, which is a class."""
+    namespace = {"__module__": original.__module__, "__doc__": original.__doc__, "__wrapped__": original}
+    return _NumpyClass(original.__name__, (), {**namespace, "call": staticmethod(_iterating(original))})
+
+
+def _iterating(original: Any) -> Callable[..., Any]:
+    """A call that takes elements out one by one; one that also writes them cannot be followed."""
+    name = f"numpy.{original.__name__}"
+    reading = _read_by(name)(original)
+    at = 1 if original is np.nested_iters else 0
+
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        op = args[0] if args else kwargs.get("op")
+        op_flags = args[2 + at] if len(args) > 2 + at else kwargs.get("op_flags")
+        value = _first_value(_written_of(op, op_flags))
+        recording = recording_of(value) if value is not None else None
+        if recording is not None:
+            raise UnrecordableOpError(
+                node=recording.name, op=name, where=recording.where(caller()),
+                why="it is asked to write a traced array, of which nobody is told",
+                advice="Compute with the whole array, or write its elements: "
+                "for index in np.ndindex(x.shape): x[index] = ...",
+            )  # fmt: skip
+        return reading(*args, **kwargs)
+
+    return wrapper
+
+
+def _written_of(op: Any, op_flags: Any) -> list[Any]:
+    """The operands that an iterator is asked to write."""
+    operands = list(op) if isinstance(op, (list, tuple)) else [op]
+    if not isinstance(op_flags, (list, tuple)) or not op_flags:
+        return []
+    each_flags = [op_flags] * len(operands) if isinstance(op_flags[0], str) else op_flags
+    return [
+        each
+        for each, flags in zip(operands, each_flags, strict=False)
+        if isinstance(flags, (list, tuple)) and not {"readwrite", "writeonly"}.isdisjoint(flags)
+    ]
 
 
 def _read_by(op: str) -> Callable[[Any], Callable[..., Any]]:

@@ -21,7 +21,7 @@ from leapp.errors import (
     UntracedOpWarning,
 )
 from leapp.trace._syntax import node_at
-from leapp.trace.source import caller, innermost_frame, source_line
+from leapp.trace.source import caller, innermost_frame, is_of_numpy, source_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -71,6 +71,10 @@ def spelled(op: str) -> str:
 READER: Final = "reader"
 """Kind of the notes about compiled code that read a traced array's buffer."""
 
+_OF_LIST: Final = (
+    " Reason: ufuncs tell nobody what stands in a list: make an array of it first, with np.array or np.stack."
+)
+
 ALLOW_KEYS: Final = ("branches", "escapes", "random", "untraced", "not-varied", "no-element-names")
 
 
@@ -115,11 +119,13 @@ class EscapePolicy:
         if op in BRANCHES:
             if self._allowed("branches", line.function):
                 return partial(self._note, "branch-allowed", node, op, place)
-            if is_guard(innermost_frame()):
+            if is_guard(innermost_frame()) or _is_a_test(innermost_frame()):
                 return partial(self._note, "guard", node, op, place)
             return partial(self._refuse_branch, op, node, line)
         if self._allowed("escapes", line.function):
             return partial(self._note, "escape-allowed", node, op, place)
+        if _is_a_test(innermost_frame()):
+            return partial(self._note, "guard", node, op, place)
         return partial(self._warn, TraceEscapeWarning, "escape", node, op, place)
 
     @staticmethod
@@ -158,6 +164,8 @@ class EscapePolicy:
         """
         if self._allowed("untraced", source_line(made.place, self.root).function):
             self._note(f"{READER}-allowed", node, made.function, made.place)
+        elif made.of_list:
+            self._warn(NoTwinWarning, READER, node, made.function.removeprefix("numpy."), made.place, why=_OF_LIST)
         else:
             self._warn(UntracedOpWarning, READER, node, made.function, made.place)
 
@@ -217,6 +225,12 @@ def is_guard(frame: FrameType) -> bool:
     return isinstance(found, ast.Assert) or (
         isinstance(found, ast.If) and not found.orelse and _only_raises(found.body)
     )
+
+
+def _is_a_test(frame: FrameType) -> bool:
+    """Whether a function of ``numpy.testing`` asks: whatever it reads, it only raises."""
+    file = frame.f_code.co_filename
+    return "/numpy/testing/" in file and is_of_numpy(file)
 
 
 def _deciding(code: CodeType, instruction: int) -> ast.AST | None:

@@ -73,6 +73,8 @@ class Made(NamedTuple):
     """Whether traced data went in, as far as the source tells."""
     function: str
     """What made it, as users know it: ``scipy.signal.savgol_filter``."""
+    of_list: bool = False
+    """Whether a ufunc or an operator of NumPy's made it: these take elements out of a list in C."""
 
 
 # --- what the core calls -------------------------------------------------------------------------------------------
@@ -178,7 +180,8 @@ def where_made(array: np.ndarray[Any, Any]) -> Made | None:
     if isinstance(site.node, ast.Compare) and array.dtype != np.bool_:
         origin = None  # ``np.float32(3) < x``: the number as an array, which NumPy makes for its own comparison
     name = shown.function if isinstance(shown, _Note) else ""
-    return Made(site.place(), origin is not None, name or _spelled(site))
+    of_list = origin is not None and isinstance(shown, _Note) and shown.of_list
+    return Made(site.place(), origin is not None, name or _spelled(site), of_list)
 
 
 # --- what is noted -------------------------------------------------------------------------------------------------
@@ -292,7 +295,7 @@ def _site_of(frame: FrameType) -> _Site:
 class _Note:
     """A block at its birth, where traced data went in or may have."""
 
-    __slots__ = ("activation", "function", "origin", "outer", "site")
+    __slots__ = ("activation", "function", "of_list", "origin", "outer", "site")
 
     def __init__(self, site: _Site | None) -> None:
         self.site = site
@@ -305,6 +308,8 @@ class _Note:
         """That call's outermost frame."""
         self.function = ""
         """What made it, where it can be told at that moment only."""
+        self.of_list = False
+        """Whether it is what a ufunc or an operator made of a list."""
 
 
 class _ThreadState(threading.local):
@@ -377,6 +382,7 @@ def _note(address: int, frame: FrameType) -> None:
     note.origin = note if origin is _ITSELF else origin
     if note.origin is note or note.outer is note:
         note.function = _public_name(user, site)
+        note.of_list = _takes_list(user, site, note.function)
     _notes[address] = note
 
 
@@ -599,6 +605,23 @@ def _public_name(frame: FrameType, site: _Site) -> str:
         return ".".join((modules[0].__name__, *path[1:]))
     called = next(iter(_values(frame, (path,))), None)
     return public_name(called) if called is not None and len(path) == 1 else ""
+
+
+def _takes_list(frame: FrameType, site: _Site, name: str) -> bool:
+    """Whether it is an operator beside a list, or a call of a ufunc, or of one of its methods, that is given one."""
+    node = site.node
+    if isinstance(node, ast.BinOp):
+        given = [node.left, node.right]
+    elif isinstance(node, ast.Call) and isinstance(
+        getattr(np, name.removeprefix("numpy.").split(".")[0], None), np.ufunc
+    ):
+        given = node.args
+    else:
+        return False
+    paths = [path for path in map(_path, given) if path is not None]
+    return any(isinstance(each, (ast.List, ast.Tuple, ast.ListComp)) for each in given) or any(
+        type(each) in (list, tuple) for each in _values(frame, paths)
+    )
 
 
 def public_name(function: Any) -> str:

@@ -628,6 +628,8 @@ class Recording:
             if self.sees_trace(leaf.tensor):  # a plain view of a buffer that a recorded call wrote
                 return self._plain_node(leaf.tensor, place)
             kind = plain_class(type(leaf.tensor)) or type(leaf.tensor)
+            if isinstance(leaf.tensor, np.ndarray):
+                self.made_here(leaf.tensor)
             raise OutputNotTracedError(
                 node=self.name, port=leaf.port, kind=f"{kind.__module__}.{kind.__qualname__}", where=self.where(place)
             )

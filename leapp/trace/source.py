@@ -37,23 +37,32 @@ def is_machinery(filename: str) -> bool:
         return True
     if filename.startswith("<"):
         return filename != "<stdin>" and not filename.startswith(("<ipython", "<string"))
-    return "/torch/" in filename and filename.startswith(_torch_folder())
+    return "/torch/" in filename and filename.startswith(_folder_of("torch"))
 
 
-@lru_cache(maxsize=1)
-def _torch_folder() -> str:
-    torch = sys.modules.get("torch")
-    file = getattr(torch, "__file__", None)
+@lru_cache(maxsize=4096)
+def is_of_numpy(filename: str) -> bool:
+    """Whether a file is one of NumPy's own."""
+    return "/numpy/" in filename and filename.startswith(_folder_of("numpy"))
+
+
+def _folder_of(package: str) -> str:
+    file = getattr(sys.modules.get(package), "__file__", None)
     return str(Path(file).parent) + "/" if file else "\0"
 
 
+@lru_cache(maxsize=4096)
+def _is_nobodys(filename: str) -> bool:
+    return is_machinery(filename) or is_of_numpy(filename)
+
+
 def caller(depth: int = 1) -> Place:
-    """The innermost frame that is neither ours nor torch's; ``depth`` skips frames that are known to be."""
+    """The innermost frame that is not ours, torch's or NumPy's; ``depth`` skips frames that are known to be."""
     frame: FrameType | None = sys._getframe(depth)
     last = frame
     while frame is not None:
         last = frame
-        if not is_machinery(frame.f_code.co_filename):
+        if not _is_nobodys(frame.f_code.co_filename):
             break
         frame = frame.f_back
     assert last is not None

@@ -1,6 +1,7 @@
 """Passes: one rule each, values unchanged, idempotent."""
 
 import operator
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from leapp._spec import NodeSpec, Port, TensorSpec
 from leapp.errors import MalformedGraphError, NotReplayableError
 from leapp.graph._base import NodeGraph, run_passes
 from leapp.graph.check import check_graph, check_replays, run_graph
+from leapp.graph.passes.aliases_said import aliases_said
 from leapp.graph.passes.bools_as_tensors import bools_as_tensors
 from leapp.graph.passes.contiguous_constants import contiguous_constants
 from leapp.graph.passes.copy_written import copy_written
@@ -46,6 +48,40 @@ def test_copy_written_protects_caller_and_next_call():
     assert torch.equal(constant, torch.zeros(2, 2))
     again = copy_written(passed.graph)
     assert not again.changed
+
+
+def test_aliases_said_leaves_what_nobody_writes_afterwards():
+    """The lengths of an expansion are fixed, and those of this one may follow the data."""
+
+    def build(graph, x, c):
+        graph.call_method("add_", (x, 1.0))
+        rows = graph.call_function(torch.broadcast_tensors, (x, c))
+        first = graph.call_function(operator.getitem, (rows, 0))
+        other = graph.call_function(torch.atleast_2d, (c,))
+        fresh = graph.call_method("clone", (other,))
+        graph.call_method("add_", (fresh, 1.0))
+        return graph.call_function(torch.add, (first, fresh))
+
+    assert not aliases_said(graph_of(build, torch.ones(2, 2))).changed
+
+
+def test_aliases_said_before_a_write():
+    def build(graph, x, c):
+        more = graph.call_function(torch.atleast_2d, (c,))
+        graph.call_method("add_", (c, 1.0))
+        return graph.call_function(torch.add, (x, more))
+
+    recording = graph_of(build, torch.ones(2))
+    recording = replace(
+        recording, specs={"c0": TensorSpec("float32", (2,)), "atleast_2d": TensorSpec("float32", (1, 2))}
+    )
+    passed = aliases_said(recording)
+    assert passed.changed
+    assert torch.atleast_2d not in {node.target for node in passed.graph.graph.nodes}
+    assert not aliases_said(passed.graph).changed
+    x = torch.zeros(2, 2)
+    expected = torch.full((2, 2), 2.0)
+    assert torch.equal(run_graph(run_passes(passed.graph, [copy_written]), {"x": x})["y"], expected)
 
 
 def test_copy_written_leaves_pure_graphs_alone():

@@ -60,6 +60,7 @@ def test_zero_times_what_is_not_finite(dtype, shape):
         for number in (dtype(0), dtype(2)):
             check(np.dot, array, number)
             check(np.inner, number, array)
+            check(np.kron, number, array)
 
 
 @pytest.mark.parametrize("function", [np.dot, np.inner, np.vdot, np.outer, np.kron])

@@ -106,6 +106,8 @@ def test_sorts(function, nan):
         run(function, axis=axis, kind="stable", dtypes=dtypes, nan=nan)
     run(function, dtypes=dtypes, nan=nan, shapes=[(40,), (0,), (3, 0)])
     run(function, None, dtypes=dtypes, nan=nan, shapes=[()])
+    if function is np.argsort:
+        run(function, dtypes=dtypes, nan=nan, shapes=[()])
     check(GROUPS, function, np.array([2**64 - 1, 5, 2**63], "uint64"))
     parts = np.array([1, np.nan, -1, np.inf, 0])
     check(GROUPS, function, np.array([complex(one, other) for one in parts for other in parts]))
@@ -214,6 +216,8 @@ def test_copyto():
     check(GROUPS, np.copyto, np.ones(3, "float32"), 7.1, where=np.array([True, False, True]))
     check(GROUPS, np.copyto, np.ones(3, "int8"), 2.7, casting="unsafe")
     check(GROUPS, np.copyto, np.ones(3, "uint8"), 2)
+    check(GROUPS, np.copyto, np.ones(3), np.arange(3.0).reshape(1, 1, 3))
+    check(GROUPS, np.copyto, np.ones(3), np.arange(3.0).reshape(1, 3), where=np.array([True, False, True]))
 
 
 def test_put():

@@ -2,7 +2,8 @@
 
 As for torch (``programs.py``), a program is drawn against a live run of itself: a statement that NumPy refuses is left
 out. What rounds differently from kernel to kernel is kept away from what jumps: no comparison, no ``floor``, no sort of
-a value that came of a sum of rounded numbers or of ``exp``.
+a value that came of a sum of rounded numbers or of ``exp``. A sum that is 0 may be -0 in another kernel, too: nothing
+asks such a value for its sign (``copysign``, ``arctan2``) or divides by it.
 """
 
 from __future__ import annotations
@@ -52,9 +53,9 @@ def forms(text: str) -> list[str]:
 
 # ``@`` is an array, ``#`` one of whole, halved or freshly divided numbers, ``$`` an operand that may be a number too.
 EXACT = """\
-@ + $ ; @ - $ ; @ * $ ; $ - @ ; $ * @ ; @ / $ ; -@ ; +@ ; abs(@) ; np.square(@) ; np.add(@, $) ; np.subtract($, @)
+@ + $ ; @ - $ ; @ * $ ; $ - @ ; $ * @ ; # / $ ; @ / # ; @ / 2 ; -@ ; +@ ; abs(@) ; np.square(@) ; np.add(@, $) ; np.subtract($, @)
 np.maximum(@, $) ; np.minimum($, @) ; np.fmax(@, @) ; np.negative(@) ; np.absolute(@) ; np.multiply(@, @, dtype=np.float64)
-np.sqrt(np.abs(@)) ; np.copysign(@, @) ; np.clip(@, -1, 1) ; np.clip(@, None, $) ; @.clip(0, 2) ; np.reciprocal(@ + 8)
+np.copysign(@, #) ; np.clip(@, -1, 1) ; np.clip(@, None, $) ; @.clip(0, 2) ; np.reciprocal(@ + 8)
 np.where(@, @, $) ; np.where(# > 0, @, @) ; np.where(# >= $, @, 0) ; np.nan_to_num(@) ; np.isnan(@) ; np.isfinite(@)
 @.reshape(-1) ; @.reshape(-1, 1) ; @.T ; @.copy() ; @.ravel() ; @.flatten() ; np.transpose(@) ; np.squeeze(@) ; @[None]
 np.expand_dims(@, {axis}) ; @.swapaxes(0, -1) ; np.moveaxis(@, 0, -1) ; np.flip(@) ; np.flip(@, {axis}) ; np.fliplr(@)
@@ -81,13 +82,13 @@ JUMPS = """\
 np.argmax(#) ; np.argmin(#, axis={axis}) ; #.argmax(axis={axis}) ; np.sort(#) ; np.sort(#, axis={axis}) ; np.argsort(#, kind='stable')
 #[np.argmax(#)] ; #[#.argmin()] ; np.heaviside(#, 0.5) ; #.astype(np.int32) ; #.astype(np.int8) ; np.searchsorted([0, 1, 2], #)
 np.digitize(#, [-1, 0, 1]) ; np.median(#) ; np.median(#, axis={axis}) ; np.take_along_axis(#, np.argsort(#, kind='stable'), -1)
-# ** 2 ; # ** 3 ; # & 1 ; # | 2 ; # ^ # ; ~# ; # << 1 ; # >> 1 ; np.bitwise_and(#, 3) ; np.left_shift(#, 1) ; divmod(#, $)[0]
+# ** 2 ; # & 1 ; # | 2 ; # ^ # ; ~# ; # << 1 ; # >> 1 ; np.bitwise_and(#, 3) ; np.left_shift(#, 1) ; divmod(#, $)[0]
 np.select([# > 1, # < -1], [#, -#], 0) ; #[# > 0] ; np.compress([True, False, True], #) ; np.spacing(#) * 0 ; round(#.max(), 1)
 """
 ROUNDS = """\
 @.sum() ; @.sum(axis={axis}) ; np.sum(@, axis={axis}, keepdims=True) ; @.mean() ; np.mean(@, axis={axis}) ; @.mean(axis={axis}, keepdims=True)
-np.var(@) ; @.std(axis={axis}) ; np.std(@, ddof=1) ; np.cumsum(@, axis={axis}) ; np.prod(@) ; np.exp(np.clip(@, -3, 3)) ; np.tanh(@)
-np.sin(@) ; np.cos(@) ; np.arctan2(@, @) ; np.log1p(np.abs(@)) ; np.log(np.abs(@) + 1) ; np.hypot(@, @) ; np.cbrt(@) ; np.exp2(@)
+@ ** 3 ; np.sqrt(np.abs(@)) ; np.var(@) ; @.std(axis={axis}) ; np.std(@, ddof=1) ; np.cumsum(@, axis={axis}) ; np.prod(@) ; np.exp(np.clip(@, -3, 3)) ; np.tanh(@)
+np.sin(@) ; np.cos(@) ; np.arctan2(#, #) ; np.log1p(np.abs(@)) ; np.log(np.abs(@) + 1) ; np.hypot(@, @) ; np.cbrt(@) ; np.exp2(@)
 np.dot(@, @) ; np.matmul(@, @.T) ; np.inner(@, @) ; np.einsum('...i,...i->...', @, @) ; np.linalg.norm(@) ; np.linalg.norm(@, axis={axis})
 @ / np.linalg.norm(@) ; (@ - @.mean()) / (@.std() + 1) ; np.average(@, axis={axis}) ; np.convolve(@, [1, 2, 1]) ; np.power(np.abs(@) + 1, 0.5)
 np.deg2rad(@) ; np.sinc(@) ; np.logaddexp(@, @) ; np.tensordot(@, @, axes=1) ; np.percentile(@, 30) ; np.nanmean(@) ; np.gradient(@)

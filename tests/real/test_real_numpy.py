@@ -404,7 +404,9 @@ PYQUATERNION = [
     FunctionPatch(pyquaternion.Quaternion, "_validate_number_sequence", lambda self, given, n: np.asarray(given)),
     *(
         FunctionPatch(pyquaternion.quaternion, name, same)
-        for name, same in {"sin": np.sin, "cos": np.cos, "exp": np.exp, "acos": np.arccos, "sqrt": np.sqrt}.items()
+        for name, same in (
+            {"sin": np.sin, "cos": np.cos, "exp": np.exp, "log": np.log, "acos": np.arccos, "sqrt": np.sqrt}.items()
+        )
     ),
 ]
 PYQUATERNION_ALLOWED = {

@@ -10,6 +10,7 @@ from torch import fx
 
 from leapp.graph._base import PassResult
 from leapp.graph.passes.copy_written import writes_in
+from leapp.graph.passes.fresh_outputs import memory_of
 
 if TYPE_CHECKING:
     from leapp.graph._base import NodeGraph
@@ -23,20 +24,20 @@ _DROPOUTS: Final = {
 
 
 def aliases_said(recording: NodeGraph) -> PassResult:
-    """In a graph that writes, replace functions that hand on an argument and do not say so.
+    """Replace functions that hand on an argument and do not say so, where it is written later.
 
     Why: TorchScript trusts schemas, and moves or drops a write to memory that, by them, nobody sees any more.
-    Ensures: ``atleast_2d``, ``broadcast_tensors``, ``type_as`` without a cast and dropout that is switched off are
-    reshapes, expansions or nothing; values unchanged. A second run changes nothing.
+    Ensures: before a write of their memory, ``atleast_2d``, ``broadcast_tensors``, ``type_as`` without a cast and
+    dropout that is switched off are reshapes, expansions or nothing; values unchanged. A second run changes nothing.
     """
-    if not any(writes_in(recording, node) for node in recording.graph.nodes):
-        return PassResult(recording, changed=False)
     changed = False
-    nodes = list(recording.graph.nodes)
-    # What comes behind the last write stays as it is: the lengths of an expansion are fixed.
-    last = max(index for index, node in enumerate(nodes) if writes_in(recording, node))
-    for node in nodes[:last]:
-        changed = _replaced(recording, node) or changed
+    written: set[fx.Node] = set()
+    for node in reversed(list(recording.graph.nodes)):
+        if writes_in(recording, node):
+            written |= set().union(*map(memory_of, node.all_input_nodes))
+        elif written and _arguments(node) is not None and not written.isdisjoint(memory_of(node)):
+            # All others stay as they are: the lengths of an expansion are fixed.
+            changed = _replaced(recording, node) or changed
     return PassResult(recording, changed=changed)
 
 
