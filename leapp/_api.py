@@ -186,7 +186,7 @@ def compile_graph(
     """Export every node of the stopped session, wire them, write the bundle and replay all samples through it.
 
     Args:
-        visualize: accepted for scripts of the public API; the pipeline is drawn in ``evidence/report.html``.
+        visualize: draw the pipeline as ``<name>.png``; without the extra ``picture``, ``log.txt`` says what is missing.
         verbose: log to the console; None keeps what ``start()`` was told.
         validate: load every artifact again and replay the recorded samples.
         rtol: relative tolerance of that comparison.
@@ -203,7 +203,6 @@ def compile_graph(
         NodeNotClosedError: a node was opened and never closed.
         ValidationError: with ``strict``, when a replayed artifact differs; an export error as itself.
     """
-    del visualize
     open_session = sessions.current()
     if open_session is not None and open_session is not _process.implicit:
         raise SessionStillOpenError(name=open_session.options.name)
@@ -211,13 +210,21 @@ def compile_graph(
     if session is None:
         raise NoSessionError(call="compile_graph")
     return _compile(
-        session, validate=validate, rtol=rtol, atol=atol, strict=strict, graph_configs=graph_configs, verbose=verbose
+        session,
+        visualize=visualize,
+        validate=validate,
+        rtol=rtol,
+        atol=atol,
+        strict=strict,
+        graph_configs=graph_configs,
+        verbose=verbose,
     )
 
 
 def _compile(
     session: Session,
     *,
+    visualize: bool = True,
     validate: bool = True,
     rtol: float = 1e-3,
     atol: float = 1e-5,
@@ -236,7 +243,13 @@ def _compile(
         _process.compiled = True
         return True
     options = compiler.CompileOptions(
-        formats_for=_script_formats, validate=validate, rtol=rtol, atol=atol, strict=strict, configs=configs
+        formats_for=_script_formats,
+        visualize=visualize,
+        validate=validate,
+        rtol=rtol,
+        atol=atol,
+        strict=strict,
+        configs=configs,
     )
     if policy is not None and counts:
         options = _build_options(policy, options)

@@ -15,8 +15,10 @@ from leapp.bundle.contract import onnx_metadata
 from leapp.errors import (
     ExportError,
     LeappError,
+    MissingDependencyError,
     NothingAnnotatedError,
     OnlyNodeError,
+    PictureError,
     RecordingsDifferError,
     UnknownNodeError,
     ValidationError,
@@ -33,7 +35,9 @@ from leapp.pipeline.start import StartRules
 from leapp.pipeline.wiring import NodeWires, PortNames, final_names, renamed, wire
 from leapp.replay import ATOL, RTOL, FormatReport, NodeReport, replay, sample_labels
 from leapp.report.checks import checks_json, log_lines
-from leapp.report.page import render
+from leapp.report.facts import collect
+from leapp.report.page import draw as page_of
+from leapp.report.picture import picture_png
 from leapp.trace.constants import bytes_digest, same_bytes
 from leapp.trace.node import CollectorPause, spec_of
 from leapp.trace.same import difference
@@ -46,6 +50,7 @@ if TYPE_CHECKING:
     from leapp.export._backend import ArtifactInfo
     from leapp.pipeline.port_rules import PortRules
     from leapp.pipeline.start import Started
+    from leapp.report.facts import Facts
     from leapp.trace.node import NodeTrace
     from leapp.trace.session import Session
 
@@ -65,6 +70,7 @@ class CompileOptions:
     tolerances_for: Callable[[str], tuple[float, float]] | None = None
     """By node; None: ``rtol`` and ``atol`` for all."""
     strict: bool = True
+    visualize: bool = True
     configs: Mapping[str, JSON] = field(default_factory=dict)
     port_rules: PortRules | None = None
     """What a manifest says of ports; None outside builds."""
@@ -153,7 +159,10 @@ def _compiled(session: Session, options: CompileOptions) -> CompileResult:
         _write_evidence(session, nodes, reports, staging)
         digest = write.seal(staging, name=pipeline.name, version=options.version, status=status)
         # The page shows the digest, and evidence does not take part in it.
-        (staging / "evidence" / "report.html").write_bytes(render(staging))
+        facts = collect(staging)
+        if options.visualize:
+            _draw(facts, staging)
+        (staging / "evidence" / "report.html").write_bytes(page_of(facts))
         write.index_evidence(staging, pipeline.name)
         write.publish(staging, folder)
     return CompileResult(folder, digest, status, reports, tuple(errors), options.validate, session)
@@ -461,6 +470,15 @@ def _write_evidence(session: Session, nodes: Sequence[_Node], reports: Mapping[s
     (evidence / "checks.json").write_bytes(readable_json(checks_json(reports.values())))
     (evidence / "notes.json").write_bytes(readable_json(_notes(session, nodes)))
     (staging / "log.txt").write_text(_log(session, reports), encoding="utf-8")
+
+
+def _draw(facts: Facts, staging: Path) -> None:
+    """Write ``<name>.png``. A bundle is complete without it: where it cannot be drawn, the log says why."""
+    try:
+        (staging / f"{facts.name}.png").write_bytes(picture_png(facts))
+    except (MissingDependencyError, PictureError) as error:
+        with (staging / "log.txt").open("a", encoding="utf-8") as log:
+            log.write(f"no picture: {error}\n")
 
 
 def _notes(session: Session, nodes: Sequence[_Node]) -> dict[str, JSON]:

@@ -20,12 +20,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from leapp._version import __version__
-from leapp.errors import LeappError, ManifestError, MissingDependencyError
+from leapp.errors import LeappError, ManifestError, MissingDependencyError, OutputFileError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from leapp._spec import JSON
+    from leapp.report.facts import Facts
 
 EXIT_OK: Final = 0
 EXIT_CHECK_FAILED: Final = 1
@@ -180,6 +181,8 @@ def _parser() -> argparse.ArgumentParser:
 
     inspect = _command(commands, "inspect", _inspect, "show nodes, ports, wiring, model files and digests of a bundle")
     _add_bundles(inspect, None)
+    inspect.add_argument("--svg", metavar="FILE", type=Path, help="draw the pipeline instead, as SVG; - is stdout")
+    inspect.add_argument("--png", metavar="FILE", type=Path, help="draw the pipeline instead, as PNG")
 
     _command(commands, "doctor", _doctor, "show what is installed, what is missing, and the command that brings it")
     return parser
@@ -409,12 +412,28 @@ def _inspect(arguments: argparse.Namespace) -> int:
     from leapp.report.inspect import as_json, show
     from leapp.report.text import Printer
 
-    page = collect(load(arguments.bundle).folder)
-    if arguments.json:
-        _print_json(as_json(page))
+    facts = collect(load(arguments.bundle).folder)
+    code = EXIT_OK if facts.status == "ok" else EXIT_CHECK_FAILED
+    if arguments.svg is not None or arguments.png is not None:
+        _draw(facts, arguments)
+    elif arguments.json:
+        _print_json(as_json(facts))
     else:
-        show(page, Printer(sys.stdout))
-    return EXIT_OK
+        show(facts, Printer(sys.stdout))
+    return code
+
+
+def _draw(facts: Facts, arguments: argparse.Namespace) -> None:
+    from leapp.report.picture import picture_png, picture_svg
+
+    if arguments.svg == Path("-"):
+        sys.stdout.write(picture_svg(facts))
+    elif arguments.svg is not None:
+        _write(arguments.svg, picture_svg(facts).encode())
+    if arguments.png is not None:
+        _write(arguments.png, picture_png(facts))
+    if facts.status != "ok":
+        _say(f"{arguments.bundle} is marked as {facts.status}.", "bad")
 
 
 def _doctor(arguments: argparse.Namespace) -> int:
@@ -450,6 +469,13 @@ def _error_json(error: LeappError) -> dict[str, JSON]:
     if problems is not None and isinstance(error, ManifestError):
         record["problems"] = [dataclasses.asdict(problem) for problem in problems]
     return record
+
+
+def _write(path: Path, data: bytes) -> None:
+    try:
+        path.write_bytes(data)
+    except OSError as error:
+        raise OutputFileError(path=str(path), why=error.strerror or str(error)) from error
 
 
 def _print_json(record: dict[str, JSON]) -> None:

@@ -681,6 +681,21 @@ class BundleWriteError(BundleError, OSError):
     remedy = "Check free space and permissions of that folder, then build again."
 
 
+class PictureError(BundleError, RuntimeError):
+    """A pipeline could not be drawn."""
+
+    what = "The picture of {name!r} could not be drawn: {why}."
+    remedy = "The bundle is complete without it; `leapp inspect BUNDLE` tells the same in words."
+
+
+class OutputFileError(LeappError, OSError):
+    """A file that a command was to write could not be written."""
+
+    exit_code = 2
+    what = "{path} could not be written: {why}."
+    remedy = "Name a file in a folder that exists and may be written."
+
+
 # --- running a bundle ----------------------------------------------------------------------------------------------
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
+from leapp.errors import MissingDependencyError, PictureError
 from leapp.report._html import Content, Html, element, join, table
 from leapp.report.facts import collect, shape_text, value_text
+from leapp.report.picture import picture_svg
 from leapp.report.text import counted, size_text
-from leapp.report.wires import wiring_svg
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -80,9 +81,6 @@ def _notes(page: Facts) -> Html | None:
 
 
 def _wiring(page: Facts) -> Html:
-    picture = wiring_svg(
-        [node.spec for node in page.nodes], page.data_flow, page.feedback_flow, page.inputs, page.outputs
-    )
     rows: list[tuple[Content, ...]] = [
         (_code(source), _code(target), kind)
         for kind, flow in (("same tick", page.data_flow), ("next tick", page.feedback_flow))
@@ -98,20 +96,30 @@ def _wiring(page: Facts) -> Html:
         for node in sorted(page.outputs)
         for port in page.outputs[node]
     ]
-    key = element(
-        "div",
-        element("span", element("i"), "same tick"),
-        element("span", element("i", class_="b"), "fed back to the next tick") if page.feedback_flow else None,
-        class_="key",
-    )
     wires = table(("From", "To", "When"), rows) if rows else element("p", "No wires.", class_="soft")
     return element(
         "section",
         element("h2", "Wiring"),
-        element("div", picture, class_="scroll", tabindex="0"),
-        key,
+        _picture(page),
         element("details", element("summary", f"Wires and outer ports: {len(rows)}"), wires),
         class_="card",
+    )
+
+
+def _picture(page: Facts) -> Html:
+    try:
+        drawn = Html(picture_svg(page, framed=False))
+    except (MissingDependencyError, PictureError) as error:
+        return element("p", f"Not drawn. {str(error).splitlines()[0]}", class_="soft")
+    return join(
+        element("div", drawn, class_="scroll", tabindex="0"),
+        element(
+            "div",
+            element("span", element("i"), "same tick"),
+            element("span", element("i", class_="b"), "fed back to the next tick") if page.feedback_flow else None,
+            element("span", element("i", class_="o"), "from and to the outside"),
+            class_="key",
+        ),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html.parser
 import re
+import sys
 from dataclasses import replace
 
 import pytest
@@ -14,7 +15,6 @@ from leapp.report._html import Html, element, join
 from leapp.report.checks import CheckRow
 from leapp.report.facts import Facts, NodeFacts, Step, argument_text, value_text
 from leapp.report.page import MAX_OPS, draw
-from leapp.report.wires import wiring_svg
 
 EVIL = "<script>alert('x')</script>&\"\x1b"
 DIGEST = "ab" * 32
@@ -167,16 +167,17 @@ def test_elements_escape_by_type():
     assert join("a", None, 1) == "a1"
 
 
-def test_wires_lead_from_left_to_right():
-    picture = wiring_svg([ESTIMATOR, replace(POLICY, name="policy")], {"estimator/f": ["policy/f"]}, {}, {}, {})
-    boxes = [float(x) for x in re.findall(r'<rect x="([\d.]+)"', picture)]
-    assert boxes[0] < boxes[1]
-    wire = re.search(r'd="M([\d.]+) [\d.]+C.* ([\d.]+) [\d.]+" class="wire"', picture)
-    assert float(wire[1]) < float(wire[2])
+def test_the_picture_is_part_of_the_page():
+    pytest.importorskip("pygraphviz")
+    page = draw(PAGE)
+    reader = read(page)
+    assert reader.tags.count("svg") == 1
+    assert any("/memory_out → estimator/memory, next tick" in word for word in reader.words)
+    assert draw(replace(PAGE, feedback_flow={})).count(b"back full") == 0
 
 
-def test_wires_survive_cycles_and_missing_ports():
-    flow = {"estimator/f": ["p/f"], "p/actions": ["estimator/joint_pos", "p/absent"], "gone/x": ["p/f"]}
-    picture = wiring_svg([ESTIMATOR, replace(POLICY, name="p")], flow, {"p/memory_out": ["p/f"]}, {}, {"p": ["no"]})
-    assert picture.count('class="wire"') == 2
-    assert picture.count('class="wire back"') == 1
+def test_without_the_library_the_page_says_so_and_is_complete(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pygraphviz", None)
+    text = " ".join(read(draw(PAGE)).words)
+    assert "Not drawn. Drawing a pipeline needs pygraphviz, which is not installed." in text
+    assert "outer input" in text
