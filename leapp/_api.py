@@ -50,7 +50,8 @@ class _Process:
 
 _process = _Process()
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._ -]*")
+# A leading "-" or "." would be an option or a hidden file; the rest is what every file name may hold.
+_NAME = re.compile(r"\w[^/\\\x00-\x1f\x7f]*")
 
 
 def start(

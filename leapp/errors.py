@@ -83,7 +83,7 @@ class PipelineNameError(SessionError, ValueError):
 
     exit_code = 2
     what = "{name!r} cannot name a pipeline: {why}."
-    remedy = "Use letters, digits, '.', '_' and '-', beginning with a letter or digit."
+    remedy = "Begin with a letter, a digit or '_'; '/' makes folders; no '..', backslash or control character."
 
 
 class OptionError(SessionError, ValueError):

@@ -168,6 +168,8 @@ def test_a_second_start_drops_the_first(tmp_path):
         ({"name": ""}, errors.PipelineNameError, "cannot name a pipeline"),
         ({"name": "../x"}, errors.PipelineNameError, "cannot name a pipeline"),
         ({"name": "-x"}, errors.PipelineNameError, "its last part is '-x'"),
+        ({"name": "a/.x"}, errors.PipelineNameError, "its last part is '.x'"),
+        ({"name": "x\ny"}, errors.PipelineNameError, r"its last part is 'x\\ny'"),
         ({"name": "x", "max_cached_io": 0}, errors.OptionError, "max_cached_io=0: it must be an integer of at least 1"),
         ({"name": "x", "allow": {"escape": []}}, errors.OptionError, "its keys are branches, escapes"),
         ({"name": "x", "allow": {"escapes": "f"}}, errors.OptionError, "it must be a list of strings"),
