@@ -7,6 +7,7 @@ a callable of the user's gets copies by port name.
 from __future__ import annotations
 
 from functools import partial
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from leapp import _dtypes
@@ -142,11 +143,11 @@ class TorchModel:
         def failed(why: str) -> NodeFailedError:
             return NodeFailedError(node=node, backend=backend, why=why)
 
-        def arguments() -> list[Any]:
+        def called() -> Any:
             values = [cells[slot] for slot in inputs]
             for at in written:
                 values[at] = values[at].clone()
-            return values
+            return call(*values)
 
         def unpacked(result: Any) -> Sequence[Any]:
             if isinstance(result, Tensor):
@@ -160,24 +161,35 @@ class TorchModel:
                 raise failed(f"it gave {count} instead of {len(ports)} output(s)")
             return result
 
-        def checked(value: Any, dtype: Any, shape: tuple[int, ...], name: str) -> NodeFailedError:
-            got = f"a {type(value).__name__}"
-            if isinstance(value, Tensor):
-                got = f"{_dtypes.name_of(value.dtype)}{list(value.shape)}"
-            return failed(f"output {name!r} is {got}, the runtime file has {_dtypes.name_of(dtype)}{list(shape)}")
-
-        def step() -> None:
-            result = call(*(arguments() if written else [cells[slot] for slot in inputs]))
-            if type(result) is not tuple or len(result) != len(facts):
-                result = unpacked(result)
-            for value, (slot, dtype, shape, name) in zip(result, facts, strict=True):
+        def taken(result: Any) -> None:
+            for value, (slot, dtype, shape, name) in zip(unpacked(result), facts, strict=True):
                 if not isinstance(value, Tensor) or value.dtype is not dtype or value.shape != shape:
-                    raise checked(value, dtype, shape, name)
+                    got = f"a {type(value).__name__}"
+                    if isinstance(value, Tensor):
+                        got = f"{_dtypes.name_of(value.dtype)}{list(value.shape)}"
+                    has = f"{_dtypes.name_of(dtype)}{list(shape)}"
+                    raise failed(f"output {name!r} is {got}, the runtime file has {has}")
                 cells[slot] = value
             for tensor, slot in spilled:
                 tensor.copy_(cells[slot])
 
-        return step
+        def step() -> None:
+            taken(called())
+
+        if len(facts) != 1 or not inputs or written or spilled:
+            return step
+        # The most common node again without what it does not need: a small model takes some microseconds.
+        slot, dtype, shape, _ = facts[0]
+        get, several = itemgetter(*inputs), len(inputs) > 1
+
+        def short_step() -> None:
+            value = call(*get(cells)) if several else call(get(cells))
+            if type(value) is Tensor and value.dtype is dtype and value.shape == shape:
+                cells[slot] = value
+            else:
+                taken(value)
+
+        return short_step
 
 
 def _torchscript(path: Path, spec: NodeSpec) -> TorchModel:
