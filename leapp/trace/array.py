@@ -1254,11 +1254,13 @@ def _outside(func: Any, given: Any, keywords: Any, args: Any, kwargs: Any, value
     result = watched(func, *given, **keywords) if value is None else func(*given, **keywords)
     out = kwargs.get("out")
     if out is not None:
+        for each in out if isinstance(out, tuple) else (out,):
+            _note_lost(value, each)
         return out[0] if isinstance(out, tuple) and len(out) == 1 else out
     if value is None:  # nothing but arrays that were made inside a node
         return made_inside(result) if isinstance(result, np.ndarray) else result
     source = args[0] if args and type(args[0]) is TracedNpArray else None
-    return result if source is None or func not in _COPIES else _kept_wire(source, result)
+    return _note_lost(value, result) if source is None or func not in _COPIES else _kept_wire(source, result)
 
 
 _COPIES: Final = frozenset((np.copy, np.positive, np.ravel, np.reshape, np.squeeze))
@@ -1266,7 +1268,17 @@ _COPIES: Final = frozenset((np.copy, np.positive, np.ravel, np.reshape, np.squee
 
 def handed_on(source: Any, result: Any) -> Any:
     """The result of a constructor that was given ``source`` while no node was open."""
-    return _kept_wire(source, result) if type(source) is TracedNpArray else result
+    return _kept_wire(source, result) if type(source) is TracedNpArray else _note_lost(first_value((source,)), result)
+
+
+def _note_lost(value: Value | None, result: Any) -> Any:
+    """What was computed from an output outside every node is plain; declared as an input, it is no wire."""
+    recording = value.recording if value is not None else None
+    if value is not None and value.origin is not None and recording is not None and recording.session.active:
+        for each in result if isinstance(result, (tuple, list)) else (result,):
+            if isinstance(each, np.ndarray):
+                recording.session.note_lost(each, value.origin)
+    return result
 
 
 def _kept_wire(source: TracedNpArray, result: Any) -> Any:
@@ -1279,8 +1291,8 @@ def _kept_wire(source: TracedNpArray, result: Any) -> Any:
         return result
     same = result.shape == source.shape and result.dtype == source.dtype
     if same and result.tobytes() == plain_array(source).tobytes():
-        return wrapped(result, Value(value.recording, None, NO_MEMORY, 0, value.origin))
-    return wrapped(result, Value(None, None, NO_MEMORY, 0, value.origin))
+        return wrapped(result, Value(value.recording, value.fx, NO_MEMORY, 0, value.origin))
+    return _note_lost(value, result)
 
 
 # --- methods that NumPy does not send -------------------------------------------------------------------------------
@@ -1329,7 +1341,9 @@ def _outside_method(bound: Any, name: str, self: Any, args: Any, kwargs: Any, va
     result = watched(bound, *plain(args), **plain(kwargs)) if value is None else bound(*plain(args), **plain(kwargs))
     if value is None:
         return made_inside(result) if isinstance(result, np.ndarray) else result
-    return _kept_wire(self, result) if name in _COPYING and type(self) is TracedNpArray else result
+    if name in _COPYING and type(self) is TracedNpArray:
+        return _kept_wire(self, result)
+    return _note_lost(value, result)
 
 
 _COPYING: Final = frozenset(

@@ -29,7 +29,7 @@ from leapp.trace import imported
 from leapp.trace._lineage import ATTRIBUTE, Value, listed, plain, plain_class
 from leapp.trace.scalar import SCALARS, array_module, asks_by_itself, open_recording, plain_deep, recording_of
 from leapp.trace.source import caller
-from leapp.trace.tensor import TRACED, from_array
+from leapp.trace.tensor import TRACED, from_array, note_lost
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -138,7 +138,12 @@ def _from_numpy(original: Any) -> Any:
         recording = open_recording()
         if recording is not None and isinstance(array, np.ndarray) and getattr(array, ATTRIBUTE, None) is None:
             recording.crossed(plain(array))
-        return from_array(original, array)
+        result = from_array(original, array)
+        for session in _sessions:
+            lost = session.lost_origin(array)
+            if lost is not None:
+                note_lost(result, lost, session)
+        return result
 
     return from_numpy
 

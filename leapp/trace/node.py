@@ -41,10 +41,10 @@ from leapp.trace.constants import Constants, byte_range, no_hooks, plain, same_b
 from leapp.trace.copies import keep_copies
 from leapp.trace.made import where_made, where_written
 from leapp.trace.module_state import Buffer, is_watchable, registered
-from leapp.trace.recorder import OpInfo, Recorder, free_name
+from leapp.trace.recorder import NO_MEMORY, OpInfo, Recorder, free_name
 from leapp.trace.scalar import settle
 from leapp.trace.source import Place, source_line
-from leapp.trace.state import States
+from leapp.trace.state import BUFFER, States, form_of, form_text
 from leapp.trace.tensor import TRACED, mark, unmark
 
 if TYPE_CHECKING:
@@ -337,7 +337,7 @@ class Recording:
 
     def _add_input(self, leaf: Leaf, place: Place, order: int) -> Any:
         thing, array = leaf.tensor, None
-        before: Value | None = getattr(thing, "_leapp", None)
+        before = self._lineage(thing)
         origin = before.origin if before is not None else None
         if is_array(thing):
             array = np.array(plain_of(thing)) if isinstance(thing, np.generic) else plain_array(thing)
@@ -345,7 +345,7 @@ class Recording:
         else:
             tensor = thing
         if before is not None and origin is not None:
-            if plain_class(type(thing)) is None or _altered(tensor, before):
+            if before.recording is None or _altered(tensor, before):
                 lost = WireLostWarning(node=self.name, port=leaf.port, source=str(origin), where=self.where(place))
                 if order:
                     self._lost_by_states[leaf.port] = lost
@@ -381,6 +381,20 @@ class Recording:
             return None
         self.constants.arrays_in_trace = True
         return wrapped(array[()] if isinstance(thing, np.generic) else array[...], value)
+
+    def _lineage(self, thing: Any) -> Value | None:
+        """What this session knows of an object that is declared as an input; one without a recording lost its wire."""
+        value: Value | None = getattr(thing, "_leapp", None)
+        if value is not None and value.recording is not None and value.recording.session is not self.session:
+            return None
+        if value is not None:
+            return value
+        if isinstance(thing, torch.Tensor):
+            base: Value | None = getattr(thing._base, "_leapp", None)  # a view of something that was computed
+            lost = base.origin if base is not None else None
+        else:
+            lost = self.session.lost_origin(thing) or self.session.lost_origin(owner_of(thing))
+        return Value(None, None, NO_MEMORY, 0, lost) if lost is not None else None
 
     def _varied(self, variation: Variation, port: str, array: Any, tensor: torch.Tensor) -> tuple[Any, torch.Tensor]:
         """An array of other values in memory of its own: the program may look at what it handed in."""
@@ -585,6 +599,14 @@ class Recording:
         for each in left.values():
             self._make_constant(each, each.place)
 
+    def state_buffers(self) -> list[Leaf]:
+        """Registered buffers that are state, by port, as the modules hold them now."""
+        return [
+            Leaf(each.input.port, each.buffer.name, each.buffer.now())
+            for each in self._watched
+            if each.input is not None and self._is_input(each)
+        ]
+
     def _is_input(self, each: _Watched) -> bool:
         return each.input is not None and self._inputs.get(each.input.port) is each.input
 
@@ -727,10 +749,11 @@ def _altered(tensor: torch.Tensor, value: Value) -> bool:
     return not same_bytes(plain(tensor).cpu(), given)
 
 
-def tag_outputs(leaves: Sequence[Leaf], node: str, recording: Recording) -> dict[int, Any]:
+def tag_outputs(leaves: Sequence[Leaf], node: str, recording: Recording, *, recorded: bool = True) -> dict[int, Any]:
     """Let outputs carry their ports, so that they become wires where they are declared as inputs.
 
-    Gives what stands for plain arrays, which cannot carry one themselves, by id.
+    ``recorded``: they are those of the recording; else of a later entry, of which no values were kept. Gives what
+    stands for plain arrays, which cannot carry a port themselves, by id.
     """
     made = {}
     for leaf in leaves:
@@ -743,7 +766,9 @@ def tag_outputs(leaves: Sequence[Leaf], node: str, recording: Recording) -> dict
             else:
                 mark(leaf.tensor, new, recording.session)
             continue
-        if value.origin is None or value.origin.node != port.node:
+        if not recorded:
+            value.origin, value.fx = port, None
+        elif value.origin is None or value.origin.node != port.node:
             value.origin = port
         value.recording = recording
     return made
@@ -821,7 +846,7 @@ class NodeTrace:
     passing: bool = False
     """Open, but not recorded any more: enough samples are kept."""
     entries: int = 0
-    passing_ports: set[str] = field(default_factory=set)
+    passing_inputs: dict[str, TensorSpec] = field(default_factory=dict)
     """Inputs that were declared in an entry that is not recorded."""
     passing_states: States | None = None
     """Those of an entry that is not recorded."""
@@ -846,33 +871,30 @@ class NodeTrace:
 
     def check_interface(self) -> None:
         """Raise SampleMismatchError when the last entry has another interface than the first."""
-        first, last = self.recordings[0].graph, self.recordings[-1].graph
-        assert first is not None and last is not None  # noqa: PT018 - closed recordings have one
-        for direction, before, after in (
-            ("input", first.spec.inputs, last.spec.inputs),
-            ("output", first.spec.outputs, last.spec.outputs),
-        ):
-            old, new = {port.name: port for port in before}, {port.name: port for port in after}
-            if list(old) != list(new):
-                raise SampleMismatchError(node=self.name, difference=f"{direction}s {list(new)} instead of {list(old)}")
-            for port, earlier in old.items():
-                difference = _port_difference(earlier, new[port])
-                if difference:
-                    raise SampleMismatchError(node=self.name, difference=f"{direction} {port!r} {difference}")
+        last = self.recordings[-1].graph
+        assert last is not None
+        self._check_ports("input", {port.name: port.spec for port in last.spec.inputs})
+        self._check_ports("output", {port.name: port.spec for port in last.spec.outputs})
 
+    def check_passing(self, outputs: Sequence[Leaf]) -> None:
+        """The same for an entry that is not recorded; call it with hooks off."""
+        states = self.passing_states.declared if self.passing_states is not None else {}
+        self._check_ports("input", {**self.passing_inputs, **{name: state.spec for name, state in states.items()}})
+        self._check_ports("output", {leaf.port: form_of(leaf.tensor) for leaf in outputs})
 
-def _port_difference(before: Port, now: Port) -> str:
-    """How a port of a later entry differs from the first one's, in words."""
-    if before.spec != now.spec:
-        return f"is {now.spec.dtype}{list(now.spec.shape)} instead of {before.spec.dtype}{list(before.spec.shape)}"
-    for key in dict.fromkeys((*before.semantics, *now.semantics)):
-        if key not in now.semantics:
-            return f"lost its {key}"
-        if key not in before.semantics:
-            return f"got {key} = {now.semantics[key]!r}, which it did not have"
-        if before.semantics[key] != now.semantics[key]:
-            return f"has {key} = {now.semantics[key]!r} instead of {before.semantics[key]!r}"
-    return ""
+    def _check_ports(self, direction: str, new: Mapping[str, TensorSpec]) -> None:
+        first = self.recordings[0].graph
+        assert first is not None
+        old = {port.name: port.spec for port in (first.spec.inputs if direction == "input" else first.spec.outputs)}
+        # Of an entry that is not recorded, what a module holds is looked at when it closes, and no order is known.
+        unseen = {name for name, how in self.state.items() if how == BUFFER and name not in new}
+        known = [name for name in old if name not in unseen]
+        if known != list(new) and (not self.passing_inputs or set(known) != set(new)):
+            raise SampleMismatchError(node=self.name, difference=f"{direction}s {list(new)} instead of {known}")
+        for port, spec in new.items():
+            if old[port] != spec:
+                difference = f"{direction} {port!r} is {form_text(spec)} instead of {form_text(old[port])}"
+                raise SampleMismatchError(node=self.name, difference=difference)
 
 
 class CollectorPause:
@@ -894,13 +916,13 @@ class CollectorPause:
 
     def begin(self) -> None:
         """Raise the threshold, once."""
-        if self._before is None:
-            self._before = gc.get_threshold()
-            if 0 < self._before[0] < self.THRESHOLD:
-                gc.set_threshold(self.THRESHOLD, *self._before[1:])
+        before = gc.get_threshold()
+        if self._before is None and 0 < before[0] < self.THRESHOLD:
+            self._before = before
+            gc.set_threshold(self.THRESHOLD, *before[1:])
 
     def end(self) -> None:
-        """Put the user's threshold back."""
-        if self._before is not None:
+        """Put the user's threshold back, unless the user's code has set another one meanwhile."""
+        if self._before is not None and gc.get_threshold() == (self.THRESHOLD, *self._before[1:]):
             gc.set_threshold(*self._before)
-            self._before = None
+        self._before = None

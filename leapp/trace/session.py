@@ -41,7 +41,7 @@ from leapp.trace.module_state import original
 from leapp.trace.node import CollectorPause, GivenModule, NodeTrace, Recording, tag_outputs
 from leapp.trace.patches import Patches
 from leapp.trace.source import Place, caller, source_line
-from leapp.trace.state import States, flat_states
+from leapp.trace.state import States, flat_states, form_of
 from leapp.trace.tensor import mark, unmark
 from leapp.trace.variation import ModuleWatch
 
@@ -108,6 +108,8 @@ class Session:
         self._collector = CollectorPause()
         self._references: list[weakref.ref[torch.Tensor]] = []
         self._compact_at = _COMPACT_AT
+        self._lost: dict[int, tuple[weakref.ref[Any], PortId]] = {}
+        """id of a plain array -> the array, and the output that it was computed from outside every node."""
         self._static: dict[int, tuple[weakref.ref[Any], PortId, torch.Tensor | None]] = {}
         """id of a static output -> the object, and its port."""
         self.modules = ModuleWatch(options.variation.weights if options.variation is not None else None)
@@ -199,10 +201,11 @@ class Session:
             self._drop_unfinished(node, place, leaves)
             if node.current is None and not node.passing and len(node.recordings) >= self.options.max_cached_io:
                 node.passing = True
-                node.passing_ports.clear()
+                node.passing_inputs.clear()
                 node.passing_states = States(name, self._where)
             if node.passing:
-                node.passing_ports.update(leaf.port for leaf in leaves)
+                with no_hooks():
+                    node.passing_inputs.update({leaf.port: form_of(leaf.tensor) for leaf in leaves})
                 return {}
             if node.current is None:
                 self._begin(node, place)
@@ -253,7 +256,11 @@ class Session:
                 following = node.passing_states.next_values() if node.passing_states is not None else ()
                 self.note_static(name, [leaf for leaf in static if value_of(leaf.tensor) is None])
                 computed = [leaf for leaf in static if value_of(leaf.tensor) is not None]
-                return tag_outputs((*leaves, *computed, *following), name, node.recordings[-1])
+                last = node.recordings[-1]
+                buffers = [leaf for leaf in last.state_buffers() if is_port(leaf.tensor)]
+                with no_hooks():
+                    node.check_passing((*leaves, *static, *following, *buffers))
+                return tag_outputs((*leaves, *computed, *following, *buffers), name, last, recorded=False)
             recording = node.current
             assert recording is not None
             with no_hooks():
@@ -383,6 +390,16 @@ class Session:
         found = self._static.get(id(thing))
         return found[1:] if found is not None and found[0]() is thing else None
 
+    def note_lost(self, array: Any, origin: PortId) -> None:
+        """A plain array was computed from an output outside every node."""
+        key = id(array)
+        self._lost[key] = weakref.ref(array, lambda _: self._lost.pop(key, None)), origin
+
+    def lost_origin(self, array: Any) -> PortId | None:
+        """The output that a plain array was computed from."""
+        found = self._lost.get(id(array))
+        return found[1] if found is not None and found[0]() is array else None
+
     def abandon(self, name: str) -> None:
         """Drop the open entry of a node, whose computation ended with an exception; it may be entered again."""
         with self._lock:
@@ -402,7 +419,7 @@ class Session:
 
     def _drop_unfinished(self, node: NodeTrace, place: Place, leaves: Sequence[Leaf]) -> None:
         """The line that opened a node opens it again: what happened in between ended with an exception."""
-        declared = node.current._inputs if node.current is not None else node.passing_ports if node.passing else ()
+        declared = node.current._inputs if node.current is not None else node.passing_inputs if node.passing else ()
         opened = node.current.place if node.current is not None else node.origin
         if place == opened and any(leaf.port in declared for leaf in leaves):
             self.warn(UnfinishedEntryWarning(node=node.name, where=self._where(place)), place)

@@ -24,7 +24,7 @@ from leapp.ops._row import Kind, Row
 from leapp.ops.filled import FILLED
 from leapp.ops.torch_table import FUSED_NAMES, GRADIENTS, LENGTHS, LISTS, MAY_DRAW, SELECTS, STATISTICS, row_of
 from leapp.trace._arrays import from_numpy
-from leapp.trace._lineage import WRAPPERS, Value, plain, plain_class, register_wrapper, traced_array
+from leapp.trace._lineage import WRAPPERS, PortId, Value, plain, plain_class, register_wrapper, traced_array
 from leapp.trace.constants import no_hooks, no_modes_below, same_bytes
 from leapp.trace.recorder import NO_MEMORY, OpInfo
 from leapp.trace.source import Place, caller
@@ -715,7 +715,7 @@ def alias_of(source: Any, result: torch.Tensor) -> None:
         return
     if not recording.open:
         if value.origin is not None and recording.session.active:
-            mark(result, Value(recording, None, NO_MEMORY, 0, value.origin), recording.session)
+            mark(result, Value(recording, value.fx, NO_MEMORY, 0, value.origin), recording.session)
         return
     with no_hooks():
         info = OpInfo(caller(), value.memory, (), result.dtype, result.shape)
@@ -1046,7 +1046,7 @@ def from_array(func: Any, array: Any) -> torch.Tensor:
     if user is not None:
         raise user.foreign(value, caller())
     if value.origin is not None:
-        mark(result, Value(recording, None, NO_MEMORY, 0, value.origin), recording.session)
+        mark(result, Value(recording, value.fx, NO_MEMORY, 0, value.origin), recording.session)
     return result
 
 
@@ -1095,31 +1095,100 @@ def _outside(func: Any, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any],
         user = session.open_in_this_thread()
         if user is not None:
             raise user.foreign(value, caller())
+    before = _written_at(args, kwargs)
     result = run(func, row, args, kwargs)
     if session is None or not session.active:
         return result
-    if isinstance(result, np.ndarray) and row.name in _TO_NUMPY and value.origin is not None:
-        made: Any = traced_array(result, Value(value.recording, None, NO_MEMORY, 0, value.origin))
-        return made
+    if row.target is _setitem or row.name == "copy_":
+        _filled(row, args, session)
+        return result
+    for tensor, version in before:
+        if tensor._version != version:
+            note_lost(tensor, tensor._leapp.origin, session)
+    origin = _first_origin((*args, *kwargs.values()))
+    if origin is not None:
+        _hand_on(row, args, kwargs, result, origin, session)
+        if isinstance(result, np.ndarray) and row.name in _TO_NUMPY:
+            made: Any = traced_array(result, Value(origin.recording, origin.fx, NO_MEMORY, 0, origin.origin))
+            return made
+    return result
+
+
+def _hand_on(row: Row, args: Any, kwargs: Any, result: Any, origin: Value, session: Session) -> None:
+    """What a call outside every node gave: a copy keeps the wire, anything else says whence it came."""
+    if isinstance(result, (tuple, list)):
+        for each in result:
+            _hand_on(row, args, kwargs, each, origin, session)
     if not isinstance(result, torch.Tensor) or type(result) in TRACED:
-        return result
-    source = next((item for item in (*args, *kwargs.values()) if type(item) in WRAPPERS), None)
-    if source is None:
-        return result
-    origin: Value = source._leapp
-    if origin.origin is None:
-        return result
+        return
+    source = next((each for each in (*args, *kwargs.values()) if getattr(each, "_leapp", None) is origin), None)
     if isinstance(source, (np.ndarray, np.generic)):
         kept = row.kind is Kind.CROSSING and _dtypes.name_of(result.dtype) == source.dtype.name
     else:
-        kept = row.name in _COPIES and _whole(row, args) and _equal(source, result)
+        kept = row.name in _COPIES and _whole(row, args) and source is not None and _equal(source, result)
     if kept:
+        # The class first: the user's own may be a Parameter, which a copy is not.
         result.__class__ = TracedTensor
-        result._leapp = Value(origin.recording, None, NO_MEMORY, 0, origin.origin)  # type: ignore[attr-defined]
+        mark(result, Value(origin.recording, origin.fx, NO_MEMORY, 0, origin.origin), session)
+        session.remember(result)
     else:
-        result._leapp = Value(None, None, NO_MEMORY, 0, origin.origin)  # type: ignore[attr-defined]
-    session.remember(result)
-    return result
+        note_lost(result, origin.origin, session)
+
+
+def _filled(row: Row, args: tuple[Any, ...], session: Session) -> None:
+    """``x.copy_(y)`` and ``x[...] = y`` outside every node: ``x`` stands for what it holds then."""
+    target, source = args[0], args[-1]
+    if not isinstance(target, torch.Tensor):
+        return
+    index = row.target is _setitem
+    whole = not index or _takes_all(args[1])
+    origin = _first_origin((source,))
+    if origin is not None and whole and isinstance(source, torch.Tensor) and _equal(source, target):
+        mark(target, Value(origin.recording, origin.fx, NO_MEMORY, 0, origin.origin), session)
+    elif origin is not None:
+        note_lost(target, origin.origin, session)
+    elif (value := getattr(target, "_leapp", None)) is not None and value.origin is not None:
+        if whole:
+            mark(target, Value(value.recording, None, NO_MEMORY, 0), session)
+        else:
+            note_lost(target, value.origin, session)
+
+
+def note_lost(tensor: torch.Tensor, origin: PortId | None, session: Session) -> None:
+    """A tensor was computed from an output outside every node: declared as an input, it is no wire."""
+    value: Value | None = getattr(tensor, "_leapp", None)
+    if value is None:
+        session.remember(tensor)
+    elif value.buffer:
+        unmark(tensor)  # the user's own memory, which is plain to every node
+        session.remember(tensor)
+    tensor._leapp = Value(None, None, NO_MEMORY, 0, origin)  # type: ignore[attr-defined]
+
+
+def _first_origin(things: Any) -> Value | None:
+    """The lineage of the first output of a node among arguments, at any depth."""
+    for thing in things:
+        kind = type(thing)
+        value: Value | None = None
+        if kind in WRAPPERS:
+            value = thing._leapp if thing._leapp is not None and thing._leapp.origin is not None else None
+        elif kind is list or isinstance(thing, tuple):
+            value = _first_origin(thing)
+        elif kind is dict:
+            value = _first_origin(thing.values())
+        if value is not None:
+            return value
+    return None
+
+
+def _written_at(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[Any, int]]:
+    """Outputs of nodes among arguments, and how often each was written."""
+    return [
+        (thing, thing._version)
+        for thing in (*args, *_outputs_given(kwargs))
+        if type(thing) in TRACED and thing._leapp is not None and thing._leapp.origin is not None
+        and not thing.is_inference()
+    ]  # fmt: skip
 
 
 _DISPLAY: Final = frozenset(("__repr__", "__str__", "__format__"))
@@ -1127,10 +1196,12 @@ _DISPLAY: Final = frozenset(("__repr__", "__str__", "__format__"))
 
 def _whole(row: Row, args: tuple[Any, ...]) -> bool:
     """Whether an index, if this is one, takes everything: ``x[:]``, ``x[...]``."""
-    if row.name != "getitem":
-        return True
-    index = args[1] if isinstance(args[1], tuple) else (args[1],)
-    return all(item is Ellipsis or item == slice(None) for item in index)
+    return row.name != "getitem" or _takes_all(args[1])
+
+
+def _takes_all(index: Any) -> bool:
+    parts = index if isinstance(index, tuple) else (index,)
+    return all(item is Ellipsis or (isinstance(item, slice) and item == slice(None)) for item in parts)
 
 
 def _equal(source: torch.Tensor, result: torch.Tensor) -> bool:

@@ -1,11 +1,13 @@
 """Nodes of a session: opening, closing, wiring, entering again, and what is refused."""
 
+import copy
 import gc
 import re
 import threading
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 import pytest
 import torch
 
@@ -18,8 +20,8 @@ def two_nodes(session, x, inner=lambda y: y):
     y = x * 2
     session.output_tensors("first", {"y": y})
     z = inner(y)
-    session.input_tensors("second", {"y": z})
-    out = z + 1
+    made = session.input_tensors("second", {"y": z})
+    out = made.get(id(z), z) + 1
     session.output_tensors("second", {"out": out})
     return out
 
@@ -40,20 +42,67 @@ def wires(session, node="second"):
         lambda y: y[:],
         lambda y: y[...],
         lambda y: y.clone().detach().contiguous(),
-        lambda y: __import__("copy").deepcopy(y),
+        lambda y: copy.deepcopy(y),
+        lambda y: copy.copy(y),
+        lambda y: torch.zeros(3).copy_(y),
+        lambda y: assigned(torch.zeros(3), slice(None), y),
+        lambda y: torch.from_numpy(y.detach().numpy()),
+        lambda y: y.detach().numpy().copy(),
+        lambda y: np.array(y.detach().numpy()),
+        lambda y: torch.from_numpy(y.detach().numpy().copy()),
     ],
-    ids=["itself", "clone", "detach", "contiguous", "cpu", "to", "slice", "ellipsis", "chain", "deepcopy"],
-)
+    ids=[
+        "itself", "clone", "detach", "contiguous", "cpu", "to", "slice", "ellipsis", "chain", "deepcopy", "copy",
+        "copy_", "assigned", "through NumPy", "array", "copied array", "tensor of an array",
+    ],
+)  # fmt: skip
 def test_copies_keep_the_wire(make_session, copy):
     session = make_session()
     two_nodes(session, torch.randn(3), copy)
     assert wires(session) == {"y": "first/y"}
 
 
-def test_computing_between_nodes_loses_the_wire_and_says_so(make_session):
+def assigned(target, index, value):
+    target[index] = value
+    return target
+
+
+@pytest.mark.parametrize(
+    "computed",
+    [
+        lambda y: y * 1,
+        lambda y: torch.cat([y]),
+        lambda y: torch.stack([y, y])[0],
+        lambda y: torch.stack([y, y]).view(-1)[2:5],
+        lambda y: torch.cat([y, y]).split(3)[1],
+        lambda y: y[torch.arange(3)],
+        lambda y: y.view(3, 1).unbind(1)[0],
+        lambda y: torch.sort(y).values,
+        lambda y: y[:2],
+        lambda y: assigned(torch.zeros(4), slice(1, None), y),
+        lambda y: torch.add(y, 1, out=torch.zeros(3)),
+        lambda y: y.clone().mul_(2),
+        lambda y: y.clone().clamp_(-100, 100),
+        lambda y: torch.add(torch.zeros(3), torch.zeros(3), out=y.clone()),
+        lambda y: np.concatenate([y.detach().numpy()]),
+        lambda y: y.detach().numpy()[:2],
+        lambda y: y.detach().numpy() * 1,
+        lambda y: np.split(y.detach().numpy(), 3)[0],
+        lambda y: np.multiply(y.detach().numpy(), 1, out=np.zeros(3, np.float32)),
+        lambda y: torch.from_numpy(y.detach().numpy() * 1),
+        lambda y: np.clip(y.detach().numpy(), -1, 1),
+        lambda y: y.detach().numpy().clip(-1, 1),
+    ],
+    ids=[
+        "times", "cat", "stack", "views", "split", "index", "unbind", "sort", "part", "assigned", "out", "written copy",
+        "written as it was", "overwritten", "concatenate", "part of an array", "array times", "np.split", "array out",
+        "tensor of an array", "function of an array", "method of an array",
+    ],
+)  # fmt: skip
+def test_computing_between_nodes_loses_the_wire_and_says_so(make_session, computed):
     session = make_session()
     with pytest.warns(errors.WireLostWarning, match="input 'y' was computed outside every node from first/y"):
-        two_nodes(session, torch.randn(3), lambda y: y * 1)
+        two_nodes(session, torch.randn(3), computed)
     assert wires(session) == {}
 
 
