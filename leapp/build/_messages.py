@@ -103,6 +103,8 @@ class SessionRequest:
     """Folder for what a second session is compared with; None: there will be none."""
     probe: ProbeRequest | None = None
     """Set for a second session: it traces, compares, and exports nothing."""
+    starts: Mapping[str, str] | None = None
+    """How inputs that are fed back start, by ``node/port``, as a former session or two have shown; None: not known."""
     varied: Varied = Varied()
     """How it is to differ from the first session; nothing, when it is the first."""
 

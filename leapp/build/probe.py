@@ -7,23 +7,27 @@ moved in the recordings was frozen, and the models of the first session must giv
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import torch
 
 from leapp._canonical import readable_json
-from leapp._spec import ExportFormat, NodeSpec
+from leapp._spec import ExportFormat, NodeSpec, Start
 from leapp.bundle.read import Bundle, load
 from leapp.bundle.samples import RawTensor, read_samples, read_tensors, write_tensors
 from leapp.compare import compare
 from leapp.export._backend import backend_for
 from leapp.graph.dump import graph_json
+from leapp.graph.passes.reset_port import reset_port
 from leapp.manifest.model import Choices, FromFile, PortHint, Range, Structure
+from leapp.pipeline.start import Shown, StartRules, recorded_starts, seen
+from leapp.pipeline.wiring import PortNames, renamed
 from leapp.replay import FormatReport, NodeReport, as_array, replay, sample_labels
 from leapp.report.checks import node_json
 from leapp.trace.constants import bytes_digest, no_hooks, plain, same_bytes
@@ -39,7 +43,7 @@ if TYPE_CHECKING:
     from leapp.graph._base import NodeGraph
     from leapp.manifest.model import Manifest
     from leapp.trace.escapes import Note
-    from leapp.trace.node import Recording
+    from leapp.trace.node import NodeTrace, Recording
     from leapp.trace.session import Session
 
 VALUE_LIMIT_BYTES: Final = 1 << 20
@@ -104,21 +108,30 @@ class SecondSession:
     seed: int
     perturbed: list[str] = field(default_factory=list)
     unseeded: list[str] = field(default_factory=list)
+    starts: StartRules = field(default_factory=StartRules)
+    started: dict[str, RawTensor] = field(default_factory=dict)
+    """What inputs that are fed back held at first, by ``node/port`` in final names."""
     _samples: dict[str, Any] = field(default_factory=dict)
     _weights: dict[str, RawTensor] | None = None
     _pinned: dict[str, RawTensor] | None = None
 
     @classmethod
-    def of(cls, asked: ProbeRequest, manifest: Manifest) -> SecondSession:
+    def of(cls, asked: ProbeRequest, manifest: Manifest, starts: StartRules) -> SecondSession:
         """The second session that a build asked for."""
-        return cls(load(asked.bundle), asked.record, manifest.probe.ports, manifest.root, asked.seed)
+        return cls(load(asked.bundle), asked.record, manifest.probe.ports, manifest.root, asked.seed, starts=starts)
 
     def vary_input(self, node: str, port: str, entry: int, tensor: torch.Tensor) -> None:
         """Move an input whose value is the first session's."""
         key = f"{node}/{port}"
         before = self._first_value(node, port, entry)
-        hint = self.hints.get(key) or self.hints.get(f"{node}/{self._final_name(node, port)}")
-        if before is None or not self._may_write(tensor) or {key, f"{key}_in"} & self._fed_back():
+        final = f"{node}/{self.final_name(node, port)}"
+        hint = self.hints.get(key) or self.hints.get(final)
+        if final in self.fed_back:
+            if not entry:
+                self.started[final] = RawTensor.of(plain(tensor))
+            if hint is None:  # how it starts is no data of the run
+                return
+        if before is None or not self._may_write(tensor):
             return
         if not same_bytes(plain(tensor), before) and not isinstance(hint, FromFile):
             return
@@ -174,10 +187,17 @@ class SecondSession:
         if moved:
             self.unseeded.append(kind)
 
-    def _fed_back(self) -> frozenset[str]:
-        """Inputs that an output feeds at the next tick, states among them: how they start is no data of the run."""
+    @functools.cached_property
+    def fed_back(self) -> Mapping[str, str]:
+        """Inputs that an output feeds at the next tick, states among them -> that output."""
         flow = self.bundle.contract["pipeline"]["feedback_flow"]
-        return frozenset(consumer for consumers in flow.values() for consumer in consumers)
+        return {consumer: producer for producer, consumers in flow.items() for consumer in consumers}
+
+    def final_name(self, node: str, port: str) -> str:
+        """What an input that was recorded as ``port`` is called in the bundle."""
+        manifest = self.bundle.nodes.get(node)
+        known = {each.name for each in manifest.inputs} if manifest is not None else set()
+        return f"{port}_in" if port not in known and f"{port}_in" in known else port
 
     def _first_value(self, node: str, port: str, entry: int) -> torch.Tensor | None:
         if node not in self._samples:
@@ -185,13 +205,8 @@ class SecondSession:
             self._samples[node] = read_samples(path) if path.exists() else ()
         samples = self._samples[node]
         inputs = samples[entry].inputs if entry < len(samples) else {}
-        found = inputs.get(port) or inputs.get(f"{port}_in")
+        found = inputs.get(self.final_name(node, port))
         return found.torch() if found is not None else None
-
-    def _final_name(self, node: str, port: str) -> str:
-        """What the bundle calls an input."""
-        known = {each.name for each in self.bundle.node(node).inputs} if node in self.bundle.nodes else set()
-        return port if port in known else f"{port}_in"
 
     @staticmethod
     def _may_write(tensor: torch.Tensor) -> bool:
@@ -277,6 +292,8 @@ class ProbeReport:
     """Those of them that the manifest does not allow."""
     perturbed: tuple[str, ...] = ()
     unseeded: tuple[str, ...] = ()
+    starts: tuple[Shown, ...] = ()
+    """What inputs that are fed back held at first; all runs together tell how they start."""
 
     @property
     def ok(self) -> bool:
@@ -306,6 +323,7 @@ class ProbeReport:
             "not_allowed": list(self.not_allowed),
             "perturbed": list(self.perturbed),
             "unseeded_weights": list(self.unseeded),
+            "starts": [each.as_json() for each in self.starts],
         }
 
 
@@ -321,11 +339,11 @@ def judge(session: Session, variation: SecondSession, *, allowed_not_varied: Seq
             moved.append(Moved(name, "the node", "the presence", None))
             continue
         recording = recorded[name].recordings[0]
-        assert recording.graph is not None
-        found = list(_differences(bundle, name, recording, values, session.escapes.notes))
+        second = _as_exported(variation, recorded[name])
+        found = list(_differences(bundle, name, recording, second, values, session.escapes.notes))
         moved += found
         if not found:
-            replays.append(_replayed(bundle, name, recorded[name].recordings))
+            replays.append(_replayed(variation, recorded[name]))
     moved += [Moved(name, "the node", "the presence", None) for name in recorded if name not in bundle.nodes]
     not_varied = tuple(_not_varied(bundle, recorded))
     return ProbeReport(
@@ -335,6 +353,7 @@ def judge(session: Session, variation: SecondSession, *, allowed_not_varied: Seq
         tuple(port for port in not_varied if not {port, _recorded(bundle, port)} & set(allowed_not_varied)),
         tuple(variation.perturbed),
         tuple(variation.unseeded),
+        tuple(_starts(variation, recorded)),
     )
 
 
@@ -343,19 +362,94 @@ def write_report(path: Path, reports: Sequence[ProbeReport]) -> None:
     path.write_bytes(readable_json({"runs": [report.as_json() for report in reports]}))
 
 
+def _as_exported(variation: SecondSession, trace: NodeTrace) -> NodeGraph:
+    """A recording of the second session with the port names and the reset input that the first one's bundle has."""
+    graph = trace.recordings[0].graph
+    assert graph is not None
+    node, bundle = trace.name, variation.bundle
+    manifest = bundle.node(node)
+    reset = _reset_of(variation, trace)
+    inputs = [each.name for each in manifest.inputs if each.name != reset]
+    outputs = [each.name for each in manifest.outputs]
+    names = PortNames(
+        {port.name: _final(port.name, inputs, "_in") for port in graph.spec.inputs},
+        {port.name: _final(port.name, outputs, "_out") for port in graph.spec.outputs},
+    )
+    graph = replace(graph, spec=renamed(graph.spec, names))
+    if reset is None or inputs != [port.name for port in graph.spec.inputs]:
+        return graph
+    path = bundle.initial_values
+    assert path is not None  # a node without state has no reset input
+    values = read_tensors(path)
+    starts = {key: Start.parse(text) for key, text in recorded_starts(bundle.contract).items()}
+    states: dict[str, torch.Tensor | str] = {
+        port: starts[key].port or values[key].torch()
+        for port in inputs
+        if variation.fed_back.get(key := f"{node}/{port}", "").partition("/")[0] == node
+    }
+    return reset_port(reset, states)(graph).graph
+
+
+def _reset_of(variation: SecondSession, trace: NodeTrace) -> str | None:
+    asked = variation.starts.reset_of(trace.name, trace.backend_params)
+    return asked[0] if asked is not None else None
+
+
+def _final(port: str, known: Sequence[str], suffix: str) -> str:
+    return f"{port}{suffix}" if port not in known and f"{port}{suffix}" in known else port
+
+
+def _starts(variation: SecondSession, recorded: Mapping[str, NodeTrace]) -> Iterator[Shown]:
+    """What every input that is fed back held at first, in both sessions."""
+    bundle, declared = variation.bundle, variation.starts.declared
+    for key in sorted(variation.fed_back):
+        node, _, port = key.partition("/")
+        path = bundle.folder / "evidence" / "samples" / f"{node}.safetensors"
+        sample = recorded[node].recordings[0].sample if node in recorded else None
+        if sample is None or not path.exists():
+            continue
+        first = read_samples(path)[0].inputs
+        names = {variation.final_name(node, name): name for name in sample.inputs}
+        second = {final: RawTensor.of(sample.inputs[name]) for final, name in names.items()}
+        if port not in second:  # it is reported as moved
+            continue
+        second[port] = variation.started.get(key, second[port])
+        ports = {each.name: (each.dtype, each.shape) for each in bundle.node(node).inputs}
+        sources = tuple(
+            name
+            for name, form in ports.items()
+            if name in first and form == ports[port] and f"{node}/{name}" not in variation.fed_back
+        )
+        said = {
+            *declared.get(node, {}),
+            *(state.name for state in recorded[node].recordings[0].states.updated if state.start_input is not None),
+        }
+        yield Shown(
+            key,
+            names[port],
+            seen(port, sources, [first, second]),
+            sources,
+            _distance(first[port], second[port].torch()),
+            declared=port in said or names[port] in said,
+        )
+
+
 def _differences(
-    bundle: Bundle, name: str, recording: Recording, values: Mapping[str, RawTensor], notes: Sequence[Note]
+    bundle: Bundle,
+    name: str,
+    recording: Recording,
+    second: NodeGraph,
+    values: Mapping[str, RawTensor],
+    notes: Sequence[Note],
 ) -> Iterator[Moved]:
     """What moved in one node, first structural difference last."""
-    second = recording.graph
-    assert second is not None
     positions = {node.name: index for node, index in recording.recorder.order.items()}
     first = json.loads(bundle.read_bytes(f"nodes/{name}/graph.json"))
     ours, theirs = first["ops"], graph_json(second)["ops"]
     digests = {each.name: each.sha256 for each in bundle.node(name).constants}
     for index, (a, b) in enumerate(zip(ours, theirs, strict=False)):
         place = _place(second, b["id"])
-        source = _source(notes, name, positions[b["id"]])
+        source = _source(notes, name, positions.get(b["id"], -1))
         shown = f"{b['target']} (%{b['id']})"
         if (a["op"], a["op"] == "get_attr" or a["target"]) != (b["op"], b["op"] == "get_attr" or b["target"]):
             what = f"the graph (it became {b['target']})"
@@ -386,11 +480,7 @@ def _differences(
         source = _source(notes, name, positions.get(extra["id"], len(positions)))
         yield Moved(name, f"{extra['target']} (%{extra['id']})", what, None, *_place(second, extra["id"]), *source)
     # Where the node left as ONNX, a name that is an input and an output is another one in the bundle.
-    called = {each["name"] for each in first["outputs"]}
-    outputs = [
-        {**each, "name": each["name"] if each["name"] in called else f"{each['name']}_out"}
-        for each in graph_json(second)["outputs"]
-    ]
+    outputs = graph_json(second)["outputs"]
     if first["outputs"] != outputs and len(ours) == len(theirs):
         yield Moved(name, "the output", "what is returned", None)
 
@@ -499,18 +589,24 @@ def _input_of(inputs: Mapping[str, torch.Tensor], port: str) -> torch.Tensor | N
     return found if found is not None else inputs.get(port.removesuffix("_in"))
 
 
-def _replayed(bundle: Bundle, name: str, recordings: Sequence[Any]) -> NodeReport:
+def _replayed(variation: SecondSession, trace: NodeTrace) -> NodeReport:
     """The first session's models on the second session's inputs."""
+    bundle, name = variation.bundle, trace.name
     manifest = bundle.node(name)
     spec = NodeSpec(
         name, tuple(each.port() for each in manifest.inputs), tuple(each.port() for each in manifest.outputs)
     )
+    reset = _reset_of(variation, trace)
     samples = [
         (
-            {port.name: _input_of(entry.sample.inputs, port.name) for port in spec.inputs},
+            {
+                port.name: torch.tensor(False) if port.name == reset else _input_of(entry.sample.inputs, port.name)
+                for port in spec.inputs
+            },
             {port.name: _output_of(entry.sample.outputs, port.name) for port in spec.outputs},
         )
-        for entry in recordings
+        for entry in trace.recordings
+        if entry.sample is not None
     ]
     labels = sample_labels(len(samples), prefix="probe, ")
     formats = []

@@ -24,6 +24,7 @@ from leapp.build.mirror import Inputs, Kind, make_mirror, project_files
 from leapp.bundle import read
 from leapp.bundle.diff import BundleDiff, diff
 from leapp.errors import BuildCancelledError, NotReproducibleError, UnknownVariationError
+from leapp.pipeline.start import recorded_starts
 
 if TYPE_CHECKING:
     import threading
@@ -512,7 +513,8 @@ class _Sessions:
             folder.mkdir(parents=True)
         try:
             outcome = run_session(
-                replace(request, manifest=manifest, varied=varied),
+                # How state starts took a probe to find out; it is not done over.
+                replace(request, manifest=manifest, varied=varied, starts=recorded_starts(self.first.contract)),
                 python=self.plan.python,
                 folder=folders[0],
                 environment=scene.environment,

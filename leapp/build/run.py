@@ -16,7 +16,7 @@ import traceback
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from leapp._canonical import readable_json
 from leapp._version import __version__
@@ -38,9 +38,11 @@ from leapp.errors import (
     MissingDependencyError,
     NotReproducibleError,
     SecondSessionError,
+    StartNotFixedError,
     ValidationError,
     WorkerFaultError,
 )
+from leapp.pipeline.start import Shown, other_starts, settled
 from leapp.report.checks import CheckRow
 
 if TYPE_CHECKING:
@@ -154,6 +156,16 @@ class _Traced:
     """What the session read; None: not recorded."""
     peak_memory_bytes: int = 0
     """The most that the session held by the time its bundle was written."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Probed:
+    """What the second sessions showed of a bundle that nothing is wrong with."""
+
+    reports: Sequence[Mapping[str, JSON]]
+    notes: tuple[str, ...]
+    starts: Mapping[str, str] | None
+    """How inputs that are fed back start, where the bundle has it otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +285,15 @@ def _stages(context: _Context) -> PipelineResult:
         result = _check(context, traced)
         if plan.only is None and plan.probe:
             context.on_stage(plan, Stage.PROBING)
-            result = _probe(context, traced, result)
+            probed = _probe(context, traced)
+            if probed.starts is not None:
+                # Only a second run could tell how state starts, and the bundle was sealed before it.
+                context.on_stage(plan, Stage.TRACING)
+                traced = _trace(context, scratch, probed.starts)
+                context.on_stage(plan, Stage.CHECKING)
+                result = _check(context, traced)
+            (traced.folder / "evidence" / "probe.json").write_bytes(readable_json({"runs": probed.reports}))
+            result = replace(result, notes=(*result.notes, *probed.notes))
         if plan.vary is not None:
             context.on_stage(plan, Stage.REPRODUCING)
             result = _reproduce(context, traced, result)
@@ -336,8 +356,14 @@ def _place(plan: PipelinePlan) -> Iterator[Path]:
             raise
 
 
-def _trace(context: _Context, scratch: Path) -> _Traced:
-    """Run the entry in its session. What counts is the bundle that it wrote, not how its process ended."""
+def _trace(context: _Context, scratch: Path, starts: Mapping[str, str] | None = None) -> _Traced:
+    """Run the entry in its session. What counts is the bundle that it wrote, not how its process ended.
+
+    Args:
+        context: what is built.
+        scratch: folder for the bundle.
+        starts: how inputs that are fed back start, where a former session and a probe have shown it.
+    """
     plan = context.plan
     with tempfile.TemporaryDirectory(prefix="leapp-session-", ignore_cleanup_errors=True) as folder:
         records, home, temporary = (Path(folder, name) for name in ("records", "home", "tmp"))
@@ -345,7 +371,7 @@ def _trace(context: _Context, scratch: Path) -> _Traced:
             place.mkdir()
         record = scratch.resolve() / _RECORD
         outcome = run_session(
-            replace(plan.request(scratch.resolve()), record=record if plan.only is None else None),
+            replace(plan.request(scratch.resolve()), record=record if plan.only is None else None, starts=starts),
             python=plan.python,
             folder=records,
             environment=_environment(plan, home, temporary),
@@ -392,7 +418,7 @@ def _writes(reads: Reads | None) -> Iterator[str]:
         yield f"The entry wrote outside its session's folders: {', '.join(written[:5])}{more}."
 
 
-def _probe(context: _Context, traced: _Traced, result: PipelineResult) -> PipelineResult:
+def _probe(context: _Context, traced: _Traced) -> _Probed:
     """Trace the entry again on other data; what moved with it, or left the trace for good, is no model."""
     plan = context.plan
     manifest = plan.manifest
@@ -402,16 +428,18 @@ def _probe(context: _Context, traced: _Traced, result: PipelineResult) -> Pipeli
         report, lines = _second_session(context, traced, run)
         reports.append(report)
         problems += [line for line in lines if line not in problems]
-    (traced.folder / "evidence" / "probe.json").write_bytes(readable_json({"runs": reports}))
-    if problems:
+    starts, unsettled = settled([[Shown.of(each) for each in _rows(report, "starts")] for report in reports])
+    if problems or unsettled:
+        kind = FrozenDataError if problems else StartNotFixedError
+        lines = (*problems, *unsettled)
         raise _Stopped(
-            FrozenDataError(manifest=manifest.shown, count=len(problems), detail="\n".join(problems)),
+            kind(manifest=manifest.shown, count=len(lines), detail="\n".join(lines)),
             log=context.keep_log(traced.printed),
             checks=traced.checks,
         )
-    unseeded = sorted({str(kind) for report in reports for kind in _texts(report, "unseeded_weights")})
+    unseeded = sorted({str(kind) for report in reports for kind in _rows(report, "unseeded_weights")})
     notes = [f"Weights of {', '.join(unseeded)} follow the seed of the session."] if unseeded else []
-    return replace(result, notes=(*result.notes, *notes))
+    return _Probed(reports, tuple(notes), other_starts(read.load(traced.folder).contract, starts))
 
 
 def _reproduce(context: _Context, traced: _Traced, result: PipelineResult) -> PipelineResult:
@@ -490,7 +518,7 @@ def _with_other_files(context: _Context, traced: _Traced, place: Path) -> Path:
     return mirror.root
 
 
-def _texts(report: Mapping[str, JSON], key: str) -> Sequence[JSON]:
+def _rows(report: Mapping[str, JSON], key: str) -> Sequence[Any]:
     value = report.get(key)
     return value if isinstance(value, list) else ()
 
@@ -603,9 +631,15 @@ def _check(context: _Context, traced: _Traced) -> PipelineResult:
         artifacts=sum(len(node.artifacts) for node in bundle.nodes.values()),
         size_bytes=sum(file.size for file in bundle.manifest.files),
         checks=traced.checks,
-        notes=traced.notes,
+        notes=(*traced.notes, *_starts(traced.folder)),
         peak_memory_bytes=traced.peak_memory_bytes,
     )
+
+
+def _starts(folder: Path) -> Iterator[str]:
+    """Starts of state that people should know of."""
+    rows = json.loads((folder / "evidence" / "notes.json").read_bytes())["starts"]
+    yield from (f"{row['note']}." for row in rows if row["note"])
 
 
 def _add_evidence(context: _Context, traced: _Traced) -> None:

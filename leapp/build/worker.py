@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 import leapp
 from leapp._canonical import readable_json
 from leapp._policy import BuildPolicy
+from leapp._spec import Start
 from leapp.build._entry import run_entry
 from leapp.build._messages import (
     COMPILED_FILE,
@@ -36,6 +37,7 @@ from leapp.build.observe import refuse_connections
 from leapp.build.reads import ReadRecorder
 from leapp.errors import LeappError, MissingDependencyError
 from leapp.pipeline.port_rules import NamedPort, PortRules
+from leapp.pipeline.start import StartRules
 from leapp.report.checks import check_rows
 
 if TYPE_CHECKING:
@@ -176,7 +178,8 @@ def policy(request: SessionRequest, folder: Path, recorder: ReadRecorder | None 
         compiled = Compiled(str(result.bundle), result.digest, result.status, checks, errors, memory, problems)
         compiled.write(folder / COMPILED_FILE)
 
-    second = None if request.probe is None else SecondSession.of(request.probe, manifest)
+    starts = start_rules(request)
+    second = None if request.probe is None else SecondSession.of(request.probe, manifest, starts)
 
     def judged(session: Session) -> None:
         assert second is not None
@@ -205,6 +208,7 @@ def policy(request: SessionRequest, folder: Path, recorder: ReadRecorder | None 
         only=request.only,
         ports=port_rules(manifest),
         onnx_metadata_for=manifest.onnx_metadata_for,
+        starts=starts,
         on_compiled=on_compiled,
     )
 
@@ -225,6 +229,19 @@ def port_rules(manifest: Manifest) -> PortRules:
 
     hints = [NamedPort.parse(manifest.where("probe", "ports", port), port) for port in manifest.probe.ports]
     return PortRules(manifest.shown, tuple(facts), (*allowed("not-varied"), *hints), allowed("no-element-names"))
+
+
+def start_rules(request: SessionRequest) -> StartRules:
+    """What the manifest says about starts, and what former sessions have shown."""
+    manifest = request.manifest
+    told = request.starts
+    return StartRules(
+        declared={node: settings.state for node, settings in manifest.nodes.items() if settings.state},
+        resets={node: settings.reset for node, settings in manifest.nodes.items() if settings.reset is not None},
+        where=manifest.where,
+        told=None if told is None else {port: Start.parse(text) for port, text in told.items()},
+        guess=True,
+    )
 
 
 def _peak_memory_bytes() -> int:

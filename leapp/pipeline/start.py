@@ -181,7 +181,7 @@ def decide(
 
 def _started(consumer: str, declared: Start | None, shown: Seen, rules: StartRules) -> Started:
     node, _, port = consumer.partition("/")
-    who = f"{port!r} of node {node!r}"
+    who = f"Input {port!r} of node {node!r}"
     if declared is not None:
         note = ""
         if declared.kind is StartKind.ZEROS and not shown.zero:
@@ -322,6 +322,80 @@ def with_input(pipeline: PipelineSpec, node: str, port: Port) -> PipelineSpec:
     nodes = tuple(replace(spec, inputs=(*spec.inputs, port)) if spec.name == node else spec for spec in pipeline.nodes)
     inputs = {**pipeline.inputs, node: (*pipeline.inputs.get(node, ()), port.name)}
     return replace(pipeline, nodes=nodes, inputs=dict(sorted(inputs.items())))
+
+
+# --- the verdict of a build ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What the first session and one other showed of one input that is fed back."""
+
+    port: str
+    """``node/port``, final names."""
+    name: str
+    """The port as it was recorded."""
+    seen: Seen
+    sources: tuple[str, ...]
+    """Inputs of its form that it could be a copy of."""
+    largest: float | None
+    """The largest difference between its two values; None where that is no number."""
+    declared: bool
+    """The manifest or the script says how it starts: what was seen decides nothing."""
+
+    def as_json(self) -> dict[str, JSON]:
+        """For evidence, and on the way from a session to its build."""
+        return {
+            "port": self.port,
+            "name": self.name,
+            "zero": self.seen.zero,
+            "same": self.seen.same,
+            "like": list(self.seen.like),
+            "sources": list(self.sources),
+            "largest": self.largest,
+            "declared": self.declared,
+        }
+
+    @classmethod
+    def of(cls, fields: Mapping[str, Any]) -> Shown:
+        """What ``as_json`` gave."""
+        shown = Seen(fields["zero"], fields["same"], tuple(fields["like"]))
+        return cls(
+            fields["port"], fields["name"], shown, tuple(fields["sources"]), fields["largest"], fields["declared"]
+        )
+
+
+def settled(runs: Sequence[Sequence[Shown]]) -> tuple[dict[str, Start], list[str]]:
+    """What all second sessions together tell.
+
+    Returns: how each input that nothing is declared for starts, by ``node/port``; and a text for each that starts in
+        none of the three ways.
+    """
+    together: dict[str, Shown] = {}
+    for each in (each for run in runs for each in run if not each.declared):
+        before = together.get(each.port, each)
+        largest = None if each.largest is None or before.largest is None else max(each.largest, before.largest)
+        together[each.port] = replace(each, seen=before.seen.together(each.seen), largest=largest)
+    starts: dict[str, Start] = {}
+    texts = []
+    for port, each in sorted(together.items()):
+        start = each.seen.start()
+        if start is None:
+            texts.append(unsettled(port.partition("/")[0], each.name, each.seen, each.sources, each.largest))
+        else:
+            starts[port] = start
+    return starts, texts
+
+
+def other_starts(contract: Mapping[str, Any], starts: Mapping[str, Start]) -> dict[str, str] | None:
+    """What a bundle has to be made with again, where it lets an input start otherwise than was found; else None."""
+    known = recorded_starts(contract)
+    # Zeros and constants are both values that the bundle holds.
+    found = {
+        port: str(start) if start.kind is StartKind.FIRST_INPUT else str(StartKind.CONSTANT)
+        for port, start in starts.items()
+    }
+    return None if all(known[port] == text for port, text in found.items()) else {**known, **found}
 
 
 # --- what people read ------------------------------------------------------------------------------------------------

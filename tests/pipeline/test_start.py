@@ -133,7 +133,10 @@ def test_what_two_sessions_told_goes_before_a_guess_and_after_the_manifest():
     found = start.decide(rules, *pipeline(), first())
     assert found["a/g"].start == CONSTANT
     assert found["a/h_in"].start == ZEROS
-    assert found["a/h_in"].note == "'h_in' of node 'a' starts with zeros, as declared; it was traced with other values"
+    assert (
+        found["a/h_in"].note
+        == "Input 'h_in' of node 'a' starts with zeros, as declared; it was traced with other values"
+    )
 
 
 @pytest.mark.parametrize("name", ["h", "h_in"])
