@@ -5,7 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -17,9 +18,6 @@ from leapp import __config_version__, __version__
 from leapp._spec import NodeSpec, PipelineSpec
 from leapp.bundle.contract import contract_yaml, parse_contract, toolchain
 from leapp.errors import BundleFormatError, BundleValueError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 EXPECTED = """\
 models:
@@ -104,6 +102,8 @@ def test_the_example_of_the_contract_byte_for_byte(tmp_path: Path) -> None:
     initial = ("two_initial_values.safetensors", "1e1" + "0" * 61)
     data = contract_yaml(spec, manifests, initial_values=initial, toolchain=TOOLCHAIN)
     assert data.decode() == EXPECTED
+    page = (Path(__file__).parents[2] / "docs" / "contract.md").read_text("utf-8")
+    assert f"```yaml\n{EXPECTED}```\n" in page
 
 
 def test_maps_that_are_empty_are_written_as_such() -> None:
