@@ -6,7 +6,9 @@ import re
 import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+
+import torch
 
 from leapp._patch import FunctionPatch
 from leapp._spec import FORMAT_NAMES, ExportFormat, Unset
@@ -21,6 +23,7 @@ from leapp.errors import (
     SessionStillOpenError,
     UnknownFormatError,
 )
+from leapp.export.brought import brought_model
 from leapp.semantics import GraphConfigs
 from leapp.trace import current as sessions
 from leapp.trace._tree import check_name
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from leapp._policy import BuildPolicy
+    from leapp._spec import BroughtModel
     from leapp.replay import NodeReport
     from leapp.trace.node import NodeTrace
 
@@ -275,7 +279,8 @@ def _build_options(policy: BuildPolicy, options: Any) -> Any:
         configs["frequency"] = policy.frequency_hz
     return replace(
         options,
-        formats_for=lambda node: policy.formats_for(node.name, node.export_with),
+        formats_for=lambda node: policy.formats_for(node.name, node.export_with, brings_model=node.brought is not None),
+        brought_for=lambda node: None if node.name in policy.nodes_with_formats else node.brought,
         onnx_for=policy.onnx_for,
         tolerances_for=lambda node: policy.tolerances_for(node, options.rtol, options.atol),
         version=policy.version,
@@ -290,6 +295,8 @@ def _build_options(policy: BuildPolicy, options: Any) -> Any:
 
 
 def _script_formats(node: NodeTrace) -> tuple[ExportFormat, ...] | None:
+    if node.brought is not None:
+        return None
     said = node.export_with
     if isinstance(said, Unset):
         return (ExportFormat.ONNX,)
@@ -346,12 +353,31 @@ def parse_backend_params(node: str, params: Mapping[str, Any] | None) -> Mapping
                 why="it names the boolean input to add",
             )  # fmt: skip
         check_name("input port", given["reset_port"])
-    if given.get("model_path") is not None:
-        raise OptionError(
-            option=f'backend_params["model_path"] of node {node!r}', value=given["model_path"],
-            why="bringing a finished model is not supported yet",
-        )  # fmt: skip
+    for name, kinds, why in _KINDS:
+        if given.get(name) is not None and not isinstance(given[name], kinds):
+            raise OptionError(option=f'backend_params["{name}"] of node {node!r}', value=given[name], why=why)
     return given
+
+
+_KINDS: Final[tuple[tuple[str, type | tuple[type, ...], str], ...]] = (
+    ("copy_original_model", bool, "it says whether the file is copied into the bundle: True or False"),
+    ("device", (str, torch.device), "it is the name of a device"),
+)
+"""Settings of models that are brought: name, what it may be, and what an error says."""
+
+
+class ExportWords(NamedTuple):
+    """What a script said of how a node leaves, checked; the last arguments of ``Session.output_tensors``."""
+
+    formats: tuple[ExportFormat, ...] | Unset | None
+    backend_params: Mapping[str, Any]
+    brought: BroughtModel | None
+
+
+def parse_export(node: str, export_with: Any, backend_params: Mapping[str, Any] | None) -> ExportWords:
+    """What ``export_with`` and ``backend_params`` say. Raises as the functions above, and as ``brought_model``."""
+    formats, params = parse_formats(node, export_with), parse_backend_params(node, backend_params)
+    return ExportWords(formats, params, brought_model(node, formats, params))
 
 
 # --- what a build calls in the process that runs an entry ----------------------------------------------------------

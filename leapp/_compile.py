@@ -7,12 +7,14 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import fx
 
 from leapp._canonical import canonical_json, md5_file, readable_json, sha256, sha256_file
 from leapp._spec import Port, StartKind
 from leapp.bundle import contract, samples, schema, write
 from leapp.bundle.contract import onnx_metadata
 from leapp.errors import (
+    BroughtModelError,
     ExportError,
     LeappError,
     MissingDependencyError,
@@ -24,6 +26,7 @@ from leapp.errors import (
     ValidationError,
 )
 from leapp.export._backend import IR_VERSION, OPSET_VERSION, ExportOptions, backend_for
+from leapp.export.brought import in_file_order, take
 from leapp.graph._base import NodeGraph, run_passes
 from leapp.graph.check import check_graph, check_replays, run_graph
 from leapp.graph.dump import graph_digest, graph_json, graph_text, op_counts
@@ -46,8 +49,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from leapp._spec import JSON, ExportFormat, NodeSpec, PipelineSpec
-    from leapp.export._backend import ArtifactInfo
+    from leapp._spec import JSON, BroughtModel, ExportFormat, NodeSpec, PipelineSpec
+    from leapp.export._backend import ArtifactInfo, Runnable
     from leapp.pipeline.port_rules import PortRules
     from leapp.pipeline.start import Started
     from leapp.report.facts import Facts
@@ -62,6 +65,8 @@ class CompileOptions:
     """What ``compile_graph`` was told, and what a build decided for it."""
 
     formats_for: Callable[[NodeTrace], tuple[ExportFormat, ...] | None]
+    brought_for: Callable[[NodeTrace], BroughtModel | None] = lambda node: node.brought
+    """The model that is a node's artifact because the script brings it."""
     onnx_for: Callable[[str], tuple[int, int]] = lambda _node: (OPSET_VERSION, IR_VERSION)
     version: str = "0.0.0"
     validate: bool = True
@@ -118,10 +123,17 @@ class _Node:
     """How inputs that are fed back start, by port."""
     resets: Samples = ()
     """What the node gives at the first tick, also with other state, where its reset input is true."""
+    brought: BroughtModel | None = None
+    """The model that is its artifact; nothing is exported then."""
 
     @property
     def spec(self) -> NodeSpec:
         return self.recording.spec
+
+    @property
+    def has_graph(self) -> bool:
+        """Whether a recording says what the node computes; the recording of one that brings its model need not."""
+        return self.brought is None and not self.trace.is_partial
 
 
 def compile_session(session: Session, options: CompileOptions) -> CompileResult:
@@ -148,7 +160,7 @@ def _compiled(session: Session, options: CompileOptions) -> CompileResult:
             manifest, report, failed = _write_node(node, staging, options)
             errors.extend(failed)
             manifests.append(manifest)
-            if node.formats:
+            if report.formats:
                 reports[node.spec.name] = report
         initial = _initial_values(pipeline, nodes, staging)
         toolchain = contract.toolchain()
@@ -181,22 +193,36 @@ def _check_nodes(session: Session, options: CompileOptions) -> None:
 def _prepared(session: Session, options: CompileOptions) -> tuple[list[_Node], PipelineSpec]:
     """Final names, formats and wiring of all nodes."""
     formats: dict[str, tuple[ExportFormat, ...] | None] = {}
+    brought: dict[str, BroughtModel | None] = {}
     wires = []
     for trace in session.completed:
-        chosen = options.formats_for(trace)
+        chosen, model = options.formats_for(trace), options.brought_for(trace)
         if trace.name in session.options.non_traced or session.options.dry_run:
-            chosen = None
-        formats[trace.name] = chosen
+            chosen = model = None
+        formats[trace.name], brought[trace.name] = chosen, model
+        if chosen and trace.is_partial:
+            raise BroughtModelError(
+                node=trace.name, path=str(trace.brought.path if trace.brought else ""),
+                why="the manifest asks for formats, and not all outputs are computed by recorded calls",
+                advice="Leave formats out of the node's table, or compute the outputs with torch or NumPy.",
+            )  # fmt: skip
         graph = trace.recordings[0].graph
         assert graph is not None
-        exclusive = any(each.backend == "onnx" for each in chosen or ())
+        exclusive = any(each.backend == "onnx" for each in (*(chosen or ()), *((model.format,) if model else ())))
         entries = tuple(entry.wires for entry in trace.recordings)
         wires.append(NodeWires(graph.spec, entries, exclusive, frozenset(trace.state)))
+        if model is not None and options.only in (None, trace.name):
+            wires[-1] = _in_file_order(model, wires[-1])
     wires = _described(session, wires, options)
     pipeline = wire(session.options.name, wires, configs=options.configs)
-    nodes = [_node(trace, each, formats[trace.name]) for trace, each in zip(session.completed, wires, strict=True)]
+    nodes = [
+        _node(trace, each, formats[trace.name], brought[trace.name])
+        for trace, each in zip(session.completed, wires, strict=True)
+    ]
     if options.only is not None:
-        nodes = [node if node.spec.name == options.only else replace(node, formats=None) for node in nodes]
+        nodes = [
+            node if node.spec.name == options.only else replace(node, formats=None, brought=None) for node in nodes
+        ]
     return _started(nodes, pipeline, options.starts)
 
 
@@ -223,6 +249,20 @@ def _started(nodes: Sequence[_Node], pipeline: PipelineSpec, rules: StartRules) 
             pipeline = start.with_input(pipeline, spec.name, Port(port, RESET))
             made[-1] = _resettable(made[-1], port, states)
     return made, pipeline
+
+
+def _in_file_order(model: BroughtModel, wires: NodeWires) -> NodeWires:
+    """A node whose ports stand in the order of the file that it brings. Raises BroughtPortsError for other ports."""
+    names = final_names(wires)
+    spec = in_file_order(model, renamed(wires.spec, names))
+    ports = {names.inputs[port.name]: port for port in wires.spec.inputs}
+    outputs = {names.outputs[port.name]: port for port in wires.spec.outputs}
+    ordered = replace(
+        wires.spec,
+        inputs=tuple(ports[port.name] for port in spec.inputs),
+        outputs=tuple(outputs[port.name] for port in spec.outputs),
+    )
+    return replace(wires, spec=ordered)
 
 
 def _scripted_starts(node: _Node) -> Iterator[tuple[str, str]]:
@@ -291,11 +331,16 @@ def _described(session: Session, wires: list[NodeWires], options: CompileOptions
     return described
 
 
-def _node(trace: NodeTrace, wires: NodeWires, formats: tuple[ExportFormat, ...] | None) -> _Node:
+def _node(
+    trace: NodeTrace, wires: NodeWires, formats: tuple[ExportFormat, ...] | None, brought: BroughtModel | None
+) -> _Node:
     graph = trace.recordings[0].graph
     assert graph is not None
     names = final_names(wires)
     recording = replace(graph, spec=renamed(wires.spec, names))
+    if brought is not None:
+        recording = NodeGraph(recording.spec, fx.Graph(), {})
+        graph = recording
     known = trace.recordings[0].constants.digests()
     digests = {name: known.get(name) or bytes_digest(tensor) for name, tensor in graph.constants.items()}
     cached = []
@@ -307,11 +352,13 @@ def _node(trace: NodeTrace, wires: NodeWires, formats: tuple[ExportFormat, ...] 
                 {names.outputs[port]: value for port, value in entry.sample.outputs.items()},
             )
         )
-    return _Node(trace, names, recording, cached, formats, digests)
+    return _Node(trace, names, recording, cached, formats, digests, brought=brought)
 
 
 def _entries_agree(node: _Node) -> list[LeappError]:
     """Entries of one node must be one computation; a constant that moved between them was frozen from the data."""
+    if not node.has_graph:
+        return []
     first = node.trace.recordings[0].graph
     assert first is not None
     for index, entry in enumerate(node.trace.recordings[1:], start=2):
@@ -333,9 +380,10 @@ def _write_node(
     name = node.spec.name
     folder = staging / "nodes" / name
     folder.mkdir(parents=True)
-    (folder / "graph.txt").write_text(graph_text(node.recording), encoding="utf-8", newline="\n")
-    (folder / "graph.json").write_bytes(readable_json(graph_json(node.recording)))
-    check_graph(node.recording)
+    if node.has_graph:
+        (folder / "graph.txt").write_text(graph_text(node.recording), encoding="utf-8", newline="\n")
+        (folder / "graph.json").write_bytes(readable_json(graph_json(node.recording)))
+        check_graph(node.recording)
     errors: list[LeappError] = []
     artifacts: list[ArtifactInfo] = []
     reports: list[FormatReport] = []
@@ -354,6 +402,9 @@ def _write_node(
             if error is not None:
                 errors.append(error)
             reports.append(report)
+    if node.brought is not None:
+        artifacts.append(take(name, node.brought, folder))
+        reports.append(_checked_brought(node, node.brought, artifacts[-1].paths[0], options))
     manifest = _node_manifest(node, artifacts, staging, options)
     (folder / "manifest.json").write_bytes(write.node_manifest_bytes(manifest))
     return manifest, NodeReport(name, tuple(reports)), errors
@@ -372,21 +423,22 @@ def _node_manifest(
         inputs=tuple(schema.PortEntry.of(port) for port in node.spec.inputs),
         outputs=tuple(schema.PortEntry.of(port) for port in node.spec.outputs),
         artifacts=tuple(_artifact(info, staging) for info in artifacts),
-        ops=op_counts(node.recording),
+        ops=op_counts(node.recording) if node.has_graph else {},
         constants=constants,
         tolerances=options.tolerances(node.spec.name),
-        graph_sha256=graph_digest(node.recording),
-        weights_sha256=sha256(canonical_json([schema.to_json(each) for each in constants])),
+        graph_sha256=graph_digest(node.recording) if node.has_graph else None,
+        weights_sha256=sha256(canonical_json([schema.to_json(each) for each in constants])) if node.has_graph else None,
     )
 
 
 def _artifact(info: ArtifactInfo, staging: Path) -> schema.Artifact:
     model, *data = info.paths
     facts: Any = info.details
+    external = not model.is_relative_to(staging)
     return schema.Artifact(
         format=info.format.value,
         backend=info.format.backend,
-        path=model.relative_to(staging).as_posix(),
+        path=model.name if external else model.relative_to(staging).as_posix(),
         sha256=sha256_file(model),
         md5=md5_file(model),
         size=model.stat().st_size,
@@ -394,6 +446,7 @@ def _artifact(info: ArtifactInfo, staging: Path) -> schema.Artifact:
         ir_version=facts.get("ir_version"),
         method=facts.get("method"),
         data_paths=tuple(path.relative_to(staging).as_posix() for path in data),
+        external=external,
     )
 
 
@@ -426,14 +479,25 @@ def _write_artifact(
         run = backend.open(path, graph.spec)
     except ExportError as error:
         return None, FormatReport(each.value, error=str(error)), error
+    return info, _replayed(run, each, node, options), None
+
+
+def _replayed(run: Runnable, each: ExportFormat, node: _Node, options: CompileOptions) -> FormatReport:
     try:
-        limits = options.tolerances(graph.spec.name)
+        limits = options.tolerances(node.spec.name)
         labels = sample_labels(len(node.samples), len(node.resets))
         checked = [*node.samples, *node.resets]
-        ports = replay(run, graph.spec, checked, rtol=limits.rtol, atol=limits.atol, labels=labels)
+        ports = replay(run, node.spec, checked, rtol=limits.rtol, atol=limits.atol, labels=labels)
     except Exception as error:  # noqa: BLE001 - a runtime may raise anything; it is a result of the check
-        return info, FormatReport(each.value, error=f"the artifact does not run: {error}"), None
-    return info, FormatReport(each.value, ports), None
+        return FormatReport(each.value, error=f"the artifact does not run: {error}")
+    return FormatReport(each.value, ports)
+
+
+def _checked_brought(node: _Node, model: BroughtModel, path: Path, options: CompileOptions) -> FormatReport:
+    """The recorded samples, replayed through the file that a node brings."""
+    if not options.validate:
+        return FormatReport(model.format.value)
+    return _replayed(backend_for(model.format).open(path, node.spec), model.format, node, options)
 
 
 def _initial_values(pipeline: PipelineSpec, nodes: Sequence[_Node], staging: Path) -> tuple[str, str] | None:
@@ -469,7 +533,7 @@ def _write_evidence(session: Session, nodes: Sequence[_Node], reports: Mapping[s
         (evidence / "sources" / f"{node.spec.name}.json").write_bytes(readable_json(lines))
     (evidence / "checks.json").write_bytes(readable_json(checks_json(reports.values())))
     (evidence / "notes.json").write_bytes(readable_json(_notes(session, nodes)))
-    (staging / "log.txt").write_text(_log(session, reports), encoding="utf-8")
+    (staging / "log.txt").write_text(_log(session, nodes, reports), encoding="utf-8")
 
 
 def _draw(facts: Facts, staging: Path) -> None:
@@ -482,26 +546,42 @@ def _draw(facts: Facts, staging: Path) -> None:
 
 
 def _notes(session: Session, nodes: Sequence[_Node]) -> dict[str, JSON]:
+    brought = {node.spec.name for node in nodes if node.brought is not None}
     started = {f"{node.spec.name}/{port}": each for node in nodes for port, each in node.started.items()}
     return {
         "starts": start.notes(started),
+        "renamed": {f"{node.spec.name}/{name}": list(ends) for node in nodes for name, ends in _renamed(node)},
         "warnings": [{"class": type(warning).__name__, "text": str(warning)} for warning in session.warnings],
         # A line that is passed many times is one note.
         "escapes": [
             {"kind": kind, "node": node, "op": op, "file": file, "line": line, "function": function}
             for kind, node, op, file, line, function in dict.fromkeys(
-                (note.kind, note.node, note.op, note.file, note.line, note.function) for note in session.escapes.notes
+                (note.kind, note.node, note.op, note.file, note.line, note.function)
+                for note in session.escapes.notes
+                if note.node not in brought  # what leaves the trace there is in nobody's export
             )
         ],
     }
 
 
-def _log(session: Session, reports: Mapping[str, NodeReport]) -> str:
+def _renamed(node: _Node) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Names that were an input and an output, and the two ports that they are now."""
+    for name, final in node.names.inputs.items():
+        if final != name and name in node.names.outputs:
+            yield name, (final, node.names.outputs[name])
+
+
+def _log(session: Session, nodes: Sequence[_Node], reports: Mapping[str, NodeReport]) -> str:
     lines = [f"pipeline {session.options.name}"]
-    for node in session.completed:
-        graph = node.recordings[0].graph
-        ops = sum(each.op.startswith("call_") for each in graph.graph.nodes) if graph is not None else 0
-        lines.append(f"node {node.name}: {ops} operations, entered {node.entries} times")
+    for node in nodes:
+        name, entries = node.spec.name, node.trace.entries
+        ops = sum(each.op.startswith("call_") for each in node.recording.graph.nodes)
+        does = f"{ops} operations" if node.brought is None else f"brings {node.brought.path.name}"
+        lines.append(f"node {name}: {does}, entered {entries} times")
+        lines += [
+            f"node {name}: {old!r} is the input {new_in!r} and the output {new_out!r}; ONNX has no name for both"
+            for old, (new_in, new_out) in _renamed(node)
+        ]
     lines += [f"{type(warning).__name__}: {warning}" for warning in session.warnings]
     for report in reports.values():
         lines += log_lines(report)

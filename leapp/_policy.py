@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from leapp.pipeline.start import StartRules
 
@@ -17,7 +17,12 @@ if TYPE_CHECKING:
     from leapp.trace.session import Session
     from leapp.trace.variation import Variation
 
-    FormatsFor = Callable[[str, "tuple[ExportFormat, ...] | None | Unset"], "tuple[ExportFormat, ...] | None"]
+    class FormatsFor(Protocol):
+        """Formats of a node, given what the script said (``UNSET`` when nothing), and whether it brings a model."""
+
+        def __call__(
+            self, node: str, script: tuple[ExportFormat, ...] | None | Unset, *, brings_model: bool = False
+        ) -> tuple[ExportFormat, ...] | None: ...
 
 
 def _ignore(result: CompileResult) -> None:
@@ -41,13 +46,15 @@ class BuildPolicy:
     root: Path
     """The project root: evidence names files relative to it."""
     formats_for: FormatsFor
-    """Formats of a node, given what the script said (``UNSET`` when nothing); None: no artifact."""
+    """None: no artifact that is made here."""
     onnx_for: Callable[[str], tuple[int, int]]
     """ONNX opset and IR version of a node."""
     tolerances_for: Callable[[str, float, float], tuple[float, float]] = _as_given
     """``rtol`` and ``atol`` of a node, given those of ``compile_graph``."""
     configured_nodes: frozenset[str] = frozenset()
     """Nodes that the manifest has a table for; one that the entry never opens is an error."""
+    nodes_with_formats: frozenset[str] = frozenset()
+    """Nodes whose formats the manifest says, also that there are none: a model that the script brings gives way."""
     frequency_hz: float | None = None
     trace: str | None = None
     """Which ``leapp.start(name)`` counts, when the entry makes several."""

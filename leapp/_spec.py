@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
 JSON: TypeAlias = "str | int | float | bool | None | Sequence[JSON] | Mapping[str, JSON]"
 
@@ -68,6 +69,16 @@ FORMAT_NAMES: Mapping[str, ExportFormat] = {
     "onnx-torchscript": ExportFormat.ONNX_TORCHSCRIPT,
 }
 """Every name a user may write for a format."""
+
+
+@dataclass(frozen=True, slots=True)
+class BroughtModel:
+    """A finished model file that is a node's artifact; ``path`` is absolute."""
+
+    path: Path
+    format: ExportFormat
+    copied: bool = True
+    """It is copied into the bundle. Else the bundle holds its name and digest alone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,7 +74,8 @@ def output_tensors(
         static_outputs: plain tensors that the model returns unchanged, in one of the same forms.
         export_with: a format name or a list of them; None for no artifact; not given: ONNX (in a build, what the
             manifest says).
-        backend_params: settings of the exporter, such as ``opset_version``.
+        backend_params: settings of the exporter, such as ``opset_version``; or a finished model that is the node's
+            artifact instead, ``{"model_path": FILE, "copy_original_model": True}``: outputs need not be traced then.
 
     Returns:
         The values given, one or a tuple in order.
@@ -83,15 +84,14 @@ def output_tensors(
         TraceError: one of its children, naming node, port and line.
         UnknownFormatError: ``export_with`` names a format that does not exist.
         FormatConflictError: it names two that write the same file.
+        BroughtModelError: a model that is brought does not fit; BroughtFileMissingError: its file does not exist.
     """
     session = current()
     made = None
     if session is not None:
-        from leapp._api import parse_backend_params, parse_formats
+        from leapp._api import parse_export
 
-        made = session.output_tensors(
-            node, tensors, static_outputs, parse_formats(node, export_with), parse_backend_params(node, backend_params)
-        )
+        made = session.output_tensors(node, tensors, static_outputs, *parse_export(node, export_with, backend_params))
     return handed_back(tensors, made)
 
 

@@ -551,6 +551,30 @@ class FormatConflictError(ExportError, ValueError):
     remedy = "Ask for one of them."
 
 
+class BroughtModelError(ExportError, ValueError):
+    """A finished model that a node brings cannot be its artifact."""
+
+    exit_code = 2
+    what = "Node {node!r} brings the model {path}: {why}."
+    remedy = "{advice}"
+
+
+class BroughtFileMissingError(ExportError, FileNotFoundError):
+    """The model file that a node brings does not exist."""
+
+    exit_code = 2
+    what = "Node {node!r} brings the model {path}, and there is no such file."
+    remedy = "A relative path is looked up from the working folder, {folder}."
+
+
+class BroughtPortsError(ExportError, ValueError):
+    """The ports of a node are not those of the model that it brings."""
+
+    exit_code = 2
+    what = "Node {node!r} brings the model {file}: {why}."
+    remedy = "Declare what the file has. Inputs: {inputs}. Outputs: {outputs}."
+
+
 class UnsupportedOpError(ExportError):
     """A format cannot hold an operation or a constant."""
 

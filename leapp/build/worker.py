@@ -201,6 +201,7 @@ def policy(request: SessionRequest, folder: Path, recorder: ReadRecorder | None 
         onnx_for=onnx_for,
         tolerances_for=tolerances_for,
         configured_nodes=frozenset(manifest.nodes),
+        nodes_with_formats=frozenset(name for name, each in manifest.nodes.items() if each.formats is not None),
         frequency_hz=manifest.pipeline.frequency_hz,
         trace=manifest.pipeline.trace,
         allow=manifest.allow,

@@ -123,11 +123,10 @@ class _Method:
             given = list(self._given(args, kwargs))
         except TypeError:  # it cannot be called so, and says it best itself
             return self.function(*args, **kwargs)
-        from leapp._api import parse_backend_params, parse_formats
+        from leapp._api import parse_export
         from leapp.trace.session import is_port
 
-        formats = parse_formats(self.node, self.export_with)
-        params = parse_backend_params(self.node, self.backend_params)
+        words = parse_export(self.node, self.export_with, self.backend_params)
         leaves = flatten(self.node, "input", _Pairs(given), is_port, stays=lambda _: True)
         inputs = {leaf.port: leaf.tensor for leaf in leaves}
         made = session.input_tensors(self.node, inputs, place=self.place)
@@ -139,7 +138,7 @@ class _Method:
                 kwargs = {name: replaced(each, made) for name, each in kwargs.items()}
             result = self.function(*args, **kwargs)
             outputs = self._outputs(result)
-            made = session.output_tensors(self.node, outputs, None, formats, params, place=self.place)
+            made = session.output_tensors(self.node, outputs, None, *words, place=self.place)
         except BaseException:
             session.abandon(self.node)
             raise

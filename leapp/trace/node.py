@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
     from torch import fx
 
-    from leapp._spec import JSON
+    from leapp._spec import JSON, BroughtModel
     from leapp.trace.session import Session
     from leapp.trace.variation import Variation
 
@@ -138,6 +138,8 @@ class Recording:
         """Calls of NumPy were recorded as torch's."""
         self._meant: dict[int, weakref.ref[Any]] = {}
         """id of an array that owns memory which is meant to be fixed -> the array."""
+        self.partial = False
+        """It has outputs that no recorded call leads to, so its graph says nothing: the node brings its model."""
         self.drew_random = False
         """A draw is part of the recording: its sample cannot be replayed."""
         self._drawn_by_name = False
@@ -511,10 +513,13 @@ class Recording:
 
     # --- closing --------------------------------------------------------------------------------------------------
 
-    def close(self, leaves: Sequence[Leaf], static: Sequence[Leaf], place: Place) -> dict[int, Any]:
+    def close(
+        self, leaves: Sequence[Leaf], static: Sequence[Leaf], place: Place, *, brought: bool = False
+    ) -> dict[int, Any]:
         """Check the outputs, erase what they do not need, and keep graph and sample.
 
-        Gives what stands for plain arrays among the outputs, by id.
+        With ``brought``, the node brings its model along: outputs that no recorded call leads to are right, and the
+        graph is left empty then. Gives what stands for plain arrays among the outputs, by id.
         """
         if self.broken is not None:
             raise self.broken
@@ -524,18 +529,24 @@ class Recording:
         self.states.check_outputs({leaf.port for leaf in (*leaves, *static)}, place)
         fixed = [leaf for leaf in static if not self._computed(leaf)]
         given = (*leaves, *(leaf for leaf in static if self._computed(leaf)), *following)
-        nodes = [self._output_node(leaf, place) for leaf in leaves]
-        # A value that was computed here is no constant, whatever it is called: it would be frozen unseen.
-        nodes += [
-            self._output_node(leaf, place) if self._computed(leaf) else self._plain_node(leaf.tensor, place)
-            for leaf in static
-        ]
-        nodes += [self._output_node(leaf, place) for leaf in following]
+        if brought:
+            recorded = [self._is_recorded(leaf, place) for leaf in (*leaves, *static, *following)]
+            self.partial = not all(recorded)
+        nodes: list[Any] = []
+        if not self.partial:
+            nodes += [self._output_node(leaf, place) for leaf in leaves]
+            # A value that was computed here is no constant, whatever it is called: it would be frozen unseen.
+            nodes += [
+                self._output_node(leaf, place) if self._computed(leaf) else self._plain_node(leaf.tensor, place)
+                for leaf in static
+            ]
+            nodes += [self._output_node(leaf, place) for leaf in following]
         leaves = [leaf._replace(tensor=_tensor(leaf.tensor)) for leaf in leaves]
         static = [leaf._replace(tensor=_tensor(leaf.tensor)) for leaf in static]
         following = [leaf._replace(tensor=_tensor(leaf.tensor)) for leaf in following]
         outputs = [*leaves, *static, *following]
-        self._check_inputs_unwritten()
+        if not brought:
+            self._check_inputs_unwritten()
         for state in self.states.declared.values():
             if state.next is None and state.name in self._lost_by_states:
                 self.session.warn(self._lost_by_states[state.name], state.place)
@@ -543,7 +554,8 @@ class Recording:
         clones = keep_copies(self.recorder)
         nodes = [clones.get(node, node) for node in nodes]
         self.recorder.finish(tuple(nodes))
-        self._check_hidden_state()
+        if not brought:
+            self._check_hidden_state()
         attributes = self.constants.finish()
         spec = NodeSpec(
             self.name,
@@ -557,14 +569,27 @@ class Recording:
             {item.port: item.before for item in self._inputs_in_order()},
             {leaf.port: _copy(leaf.tensor) for leaf in outputs},
         )
+        if not brought:
+            self._check_draws()
+        self.open = False
+        self.session.note_static(self.name, fixed, self.sample.outputs)
+        return tag_outputs(given, self.name, self, brought=brought)
+
+    def _check_draws(self) -> None:
         if not self._drawn_by_name and not torch.equal(self._random_before, torch.random.get_rng_state()):
             self.session.escapes.random("a call into torch's generator", self.name, recorded=False)
         for name, state in _other_generators().items():
             if state != self._other_random_before[name]:
                 self.session.escapes.random(f"a call into {name}", self.name, recorded=False)
-        self.open = False
-        self.session.note_static(self.name, fixed, self.sample.outputs)
-        return tag_outputs(given, self.name, self)
+
+    def _is_recorded(self, leaf: Leaf, place: Place) -> bool:
+        """Whether recorded calls lead to an output of a brought model. Raises for a value of another node."""
+        value = value_of(leaf.tensor)
+        if value is None or value.recording is self:
+            return value is not None
+        if value.recording is None or value.recording.name != self.name:
+            raise self.foreign(value, place)
+        return False
 
     def _settle_buffers(self, outputs: Collection[str], place: Place) -> None:
         """Watched buffers that changed become states; reads of them are reported now."""
@@ -749,11 +774,14 @@ def _altered(tensor: torch.Tensor, value: Value) -> bool:
     return not same_bytes(plain(tensor).cpu(), given)
 
 
-def tag_outputs(leaves: Sequence[Leaf], node: str, recording: Recording, *, recorded: bool = True) -> dict[int, Any]:
+def tag_outputs(
+    leaves: Sequence[Leaf], node: str, recording: Recording, *, recorded: bool = True, brought: bool = False
+) -> dict[int, Any]:
     """Let outputs carry their ports, so that they become wires where they are declared as inputs.
 
-    ``recorded``: they are those of the recording; else of a later entry, of which no values were kept. Gives what
-    stands for plain arrays, which cannot carry a port themselves, by id.
+    ``recorded``: they are those of the recording; else of a later entry, of which no values were kept. Plain ones of a
+    node that brings its model (``brought``) may be buffers that it fills again. Gives what stands for plain arrays,
+    which cannot carry a port themselves, by id.
     """
     made = {}
     for leaf in leaves:
@@ -761,6 +789,7 @@ def tag_outputs(leaves: Sequence[Leaf], node: str, recording: Recording, *, reco
         value = value_of(leaf.tensor)
         if value is None:
             new = Value(recording, None, 0, 0, port)
+            new.buffer = brought
             if is_array(leaf.tensor):
                 made[id(leaf.tensor)] = wrapped(plain_array(leaf.tensor), new)
             else:
@@ -853,6 +882,13 @@ class NodeTrace:
     modules: list[GivenModule] = field(default_factory=list)
     export_with: Any = None
     backend_params: Mapping[str, Any] = field(default_factory=dict)
+    brought: BroughtModel | None = None
+    """The model that takes the place of what would be exported."""
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether an entry has outputs that were not recorded, as those of a brought model may be."""
+        return any(entry.partial for entry in self.recordings)
 
     @property
     def is_open(self) -> bool:

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from leapp._patch import FunctionPatch
+    from leapp._spec import BroughtModel
     from leapp.trace.variation import Variation
 
 _COMPACT_AT = 4096
@@ -231,12 +232,14 @@ class Session:
         static_outputs: Any = None,
         export_with: tuple[ExportFormat, ...] | Unset | None = UNSET,
         backend_params: Mapping[str, Any] | None = None,
+        brought: BroughtModel | None = None,
         *,
         place: Place | None = None,
     ) -> Mapping[int, Any]:
         """Close a node; gives what stands for plain arrays that it returns, by their ids.
 
-        ``place``: where the node comes from; None: the user's line that called.
+        ``brought``: the model that the node brings along; its outputs need not be recorded then. ``place``: where the
+        node comes from; None: the user's line that called.
         """
         place = place or caller()
         name = str(name)
@@ -260,19 +263,22 @@ class Session:
                 buffers = [leaf for leaf in last.state_buffers() if is_port(leaf.tensor)]
                 with no_hooks():
                     node.check_passing((*leaves, *static, *following, *buffers))
-                return tag_outputs((*leaves, *computed, *following, *buffers), name, last, recorded=False)
+                given = (*leaves, *computed, *following, *buffers)
+                return tag_outputs(given, name, last, recorded=False, brought=brought is not None)
             recording = node.current
             assert recording is not None
             with no_hooks():
-                made = recording.close(leaves, static, place)
+                made = recording.close(leaves, static, place, brought=brought is not None)
             self._end(node)
             node.recordings.append(recording)
             node.entries += 1
             if len(node.recordings) == 1:
                 node.export_with = export_with
                 node.backend_params = dict(backend_params or {})
+                node.brought = brought
                 self.completed.append(node)
-                recording.warn_of_unused_inputs(leaves)
+                if brought is None:
+                    recording.warn_of_unused_inputs(leaves)
             else:
                 node.check_interface()
             return made
