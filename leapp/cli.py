@@ -164,6 +164,24 @@ def _parser() -> argparse.ArgumentParser:
     replay.add_argument("--rtol", type=tolerance, help="relative tolerance (default: the node's own)")
     replay.add_argument("--atol", type=tolerance, help="absolute tolerance, in each output's unit (default: likewise)")
 
+    run = _command(commands, "run", _run, "run a bundle tick by tick, on given or random inputs")
+    run.add_argument("bundle", metavar="BUNDLE", type=Path, help="folder of a bundle, or a runtime file (.yaml)")
+    run.add_argument("--steps", metavar="N", type=number_of_ticks, help="default: the ticks of --inputs, else 1")
+    run.add_argument(
+        "--inputs", metavar="FILE", type=Path, help=".safetensors, keys NODE/PORT or TICK/in/NODE/PORT, or a --log"
+    )
+    run.add_argument("--seed", metavar="N", type=int, default=0, help="of the random inputs used without --inputs")
+    run.add_argument("--log", metavar="FILE", type=Path, help="write inputs, outputs and feedback of each tick")
+    run.add_argument("--time", action="store_true", help="show how long ticks and nodes take (1000 ticks by default)")
+    run.add_argument(
+        "--format", metavar="[NODE=]NAME", action="append", default=[], help="onnx, pt2 or torchscript (repeatable)"
+    )
+    run.add_argument(
+        "--model-dir", metavar="DIR", action="append", default=[], type=Path, help="holds models the bundle lacks"
+    )
+    run.add_argument("--threads", metavar="N", type=number_of_jobs, default=1, help="per node (default: %(default)s)")
+    run.add_argument("--guard", action="store_true", help="stop where an output is not finite or out of its range")
+
     reproduce = _command(
         commands, "reproduce", _reproduce, "build again with everything varied, and compare byte for byte"
     )
@@ -221,6 +239,11 @@ def number_of_jobs(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError("must be at least 1")
     return number
+
+
+def number_of_ticks(text: str) -> int:
+    """Read ``--steps``; argparse names this function in its error."""
+    return number_of_jobs(text)
 
 
 def names(text: str) -> list[str]:
@@ -379,6 +402,52 @@ def _replay(arguments: argparse.Namespace) -> int:
         return EXIT_OK if ok else EXIT_CHECK_FAILED
 
     return _each(arguments, arguments.bundles, one)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    import warnings
+
+    from leapp.report.text import Printer
+    from leapp.report.ticks import as_json, show
+    from leapp.runtime.inference import InferenceManager
+    from leapp.runtime.log import read_ticks
+    from leapp.runtime.play import play
+
+    inputs = None if arguments.inputs is None else read_ticks(arguments.inputs)
+    with warnings.catch_warnings(record=True) as noticed:
+        manager = InferenceManager(
+            arguments.bundle,
+            arguments.model_dir,
+            formats=_formats(arguments.bundle, arguments.format),
+            threads=arguments.threads,
+            guard=arguments.guard,
+        )
+    for each in noticed:
+        _say(str(each.message), "warn")
+    ticks = len(inputs.ticks) if inputs is not None else 0
+    steps = arguments.steps or ticks or (1000 if arguments.time else 1)
+    played = play(manager, steps, inputs=inputs, seed=arguments.seed, log=arguments.log, timed=arguments.time)
+    record = {"bundle": str(arguments.bundle), **as_json(played, manager.pipeline, manager.backends)}
+    if not arguments.json:
+        show(played, manager.pipeline, manager.backends, str(arguments.bundle), Printer(sys.stdout))
+    if played.error is not None:
+        if not arguments.json:
+            _say(f"Tick {played.ticks} was not run:", "bad")
+        return _refuse(played.error, arguments, **record)
+    if arguments.json:
+        _print_json({"schema": 1, **record, "ok": True, "exit_code": EXIT_OK})
+    return EXIT_OK
+
+
+def _formats(bundle: Path, given: Sequence[str]) -> str | dict[str, str] | None:
+    """``--format NAME`` for all nodes, ``--format NODE=NAME`` for one."""
+    by_node = dict(each.rsplit("=", 1) for each in given if "=" in each)
+    for_all = [each for each in given if "=" not in each]
+    if not by_node or not for_all:
+        return by_node or (for_all[-1] if for_all else None)
+    from leapp.runtime.files import open_files
+
+    return {**dict.fromkeys(open_files(bundle).contract["models"], for_all[-1]), **by_node}
 
 
 def _reproduce(arguments: argparse.Namespace) -> int:

@@ -141,12 +141,15 @@ class InferenceManager:
         """What runs each node: ``onnx``, ``pt2``, ``jit`` or ``callable``."""
         return dict(self._backends)
 
-    def get_mock_input(self) -> dict[str, Any]:
+    def get_mock_input(self, seed: int | None = None) -> dict[str, Any]:
         """Random values for all outer inputs, for trying things out; the same sequence from every manager.
 
+        ``seed`` begins another sequence, of which later calls without it are the continuation.
         Uniform within the ``range`` of the port where it has one; else floats are standard normal, integers and
         booleans 0 or 1.
         """
+        if seed is not None:
+            self._random = np.random.default_rng(seed)
         mock = {key: _mock(self._plan.inputs[key], self._random) for key in self._plan.outer_inputs}
         if self._torch is None:
             return mock

@@ -104,7 +104,7 @@ class _Reader:
             data_flow=data_flow,
             feedback_flow=feedback_flow,
             inputs=self._outer("inputs", inputs, sources | feedback),
-            outputs=self._outer("outputs", outputs, {}),
+            outputs=self._outer("outputs", outputs, {source: target for target, source in sources.items()}),
             configs=self._map("configs"),
         )
         return Plan(
@@ -179,12 +179,12 @@ class _Reader:
             raise self._error("pipeline.data_flow", f"it runs in a circle: {' -> '.join(_circle(needs))}")
         return tuple(order)
 
-    def _outer(self, key: str, ports: Mapping[str, Port], fed: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-        """``inputs`` or ``outputs`` of the pipeline."""
-        if self._pipeline.value.get(key) is None:  # an old file: whatever no wire feeds
+    def _outer(self, key: str, ports: Mapping[str, Port], wired: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+        """``inputs`` or ``outputs`` of the pipeline. An input that is wired is none; an output may be both."""
+        if self._pipeline.value.get(key) is None:  # an old file: whatever is at the end of no wire
             listed: dict[str, list[str]] = {}
             for port in ports:
-                if port not in fed:
+                if port not in wired:
                     node, _, name = port.partition("/")
                     listed.setdefault(node, []).append(name)
             return {node: tuple(names) for node, names in listed.items()}
@@ -193,11 +193,11 @@ class _Reader:
         for port in sorted(named):
             if port not in ports:
                 raise self._error(f"pipeline.{key}", f"{port!r} is no {key[:-1]} of a node")
-            if port in fed:
-                raise self._error(f"pipeline.{key}", f"{port!r} is listed and fed by {fed[port]!r}")
+            if key == "inputs" and port in wired:
+                raise self._error(f"pipeline.{key}", f"{port!r} is listed and fed by {wired[port]!r}")
         if key == "inputs":
             for port in ports:
-                if port not in named and port not in fed:
+                if port not in named and port not in wired:
                     raise self._error("pipeline.inputs", f"{port!r} is not listed, and no wire feeds it")
         return lists
 
