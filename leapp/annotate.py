@@ -33,6 +33,7 @@ __all__ = [
     "mirror_leapp_tags",
     "module",
     "output_tensors",
+    "register_buffer",
     "state_tensors",
     "update_state",
 ]
@@ -207,13 +208,42 @@ def constant(value: T) -> T:
     return fixed
 
 
+def register_buffer(node: str, tensors: Any) -> Any:
+    """Trace plain buffers that live at a fixed place and are written inside an open node.
+
+    What they hold when they are first read is a constant, unless it was written before. A buffer whose old content
+    reaches an output carries something from tick to tick: declare it with ``state_tensors`` instead.
+
+    Args:
+        node: the node that ``input_tensors`` opened.
+        tensors: a tensor or array, a list of them, or a dict.
+
+    Returns:
+        The same, traced: the tensors themselves, and a traced view of each array. Of a dict the one value, or a tuple
+        of the values in order.
+
+    Raises:
+        TraceError: one of its children, naming node and line.
+    """
+    session = current()
+    if session is None:
+        return handed_back(tensors)
+    return handed_back(tensors, session.register_buffer(node, tensors))
+
+
 def mirror_leapp_tags(source: Any, target: T) -> T:
     """Let ``target``, which holds the same values as ``source``, stand for the same output port.
 
+    Where ``source`` is no output of a node, ``target`` is none either from now on.
+
+    Returns:
+        The target; for an array a traced view of it.
+
     Raises:
-        MirrorError: the two differ in shape, dtype or values.
+        MirrorError: the two differ in shape, dtype or values, or the node of ``source`` is still open.
     """
     session = current()
-    if session is not None:
-        session.mirror(source, target)
-    return target
+    if session is None:
+        return target
+    mirrored: T = session.mirror(source, target)
+    return mirrored

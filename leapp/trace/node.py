@@ -122,6 +122,8 @@ class Recording:
         """By port, in order of declaration; those of states come last in the interface."""
         self.states = States(name, self.where)
         self._watched: list[_Watched] = []
+        self._registered: list[tuple[torch.Tensor, Place]] = []
+        """Memory of plain arrays that are written through what ``annotate.register_buffer`` gave for them."""
         self._undecided: list[tuple[set[fx.Node], Callable[[], None]]] = []
         """Reads of watched buffers, which mean something if one of these turns out to be state."""
         self._lost_by_states: dict[str, WireLostWarning] = {}
@@ -210,7 +212,7 @@ class Recording:
         node = value.fx
         while node is not None and node.target in _SAME_VALUES:
             (node,) = node.all_input_nodes
-        copied = _tensor(leaf.tensor)
+        copied = as_tensor(leaf.tensor)
         for item in self._inputs.values():
             if item.node is node and copied.shape == item.before.shape and same_bytes(plain(copied).cpu(), item.before):
                 return item.port
@@ -247,6 +249,40 @@ class Recording:
         self._port_of[id(tensor)] = name
         mark(tensor, Value(self, node, memory, address), self.session)
         return _Input(name, tensor, plain(tensor), _copy(tensor), memory, node, place, {}, self.states.next_order())
+
+    def register_buffers(self, leaves: Sequence[Leaf], place: Place) -> dict[int, Any]:
+        """Trace plain memory that the node writes; gives a traced view for each array, by id."""
+        for leaf in leaves:
+            if leaf.tensor is not None and is_array(leaf.tensor):
+                self._check_array(leaf)
+            value = value_of(leaf.tensor)
+            known = value is None or value.buffer or value.recording is self
+            if value is not None and not (known and (value.recording is None or value.recording.name == self.name)):
+                raise self.foreign(value, place)
+        made = {id(leaf.tensor): self._register(leaf.tensor, place) for leaf in leaves}
+        return {key: thing for key, thing in made.items() if thing is not None}
+
+    def _register(self, thing: Any, place: Place) -> Any:
+        value = value_of(thing)
+        if value is not None and value.recording is self:
+            return None
+        array = plain_array(thing) if is_array(thing) else None
+        if array is None:
+            node, memory, address = self.constants.use(thing, place)
+            tensor = thing
+        else:
+            tensor, node, memory, address = self.use_array(array, place, made_inside=False)
+            self.constants.arrays_in_trace = True
+            self.constants.watch(address)
+            self._registered.append((tensor, place))
+        self.constants.about_to_write(address)
+        self.constants.mark_owned(address, tensor)
+        value = Value(self, node, memory, address)
+        value.buffer = True
+        if array is not None:
+            return wrapped(array[...], value)
+        mark(thing, value, self.session)
+        return None
 
     def read(self, op: str, value: Value | None) -> None:
         """A traced value is about to be read as a Python value; what it means of a buffer is decided at the end."""
@@ -541,10 +577,12 @@ class Recording:
                 for leaf in static
             ]
             nodes += [self._output_node(leaf, place) for leaf in following]
-        leaves = [leaf._replace(tensor=_tensor(leaf.tensor)) for leaf in leaves]
-        static = [leaf._replace(tensor=_tensor(leaf.tensor)) for leaf in static]
-        following = [leaf._replace(tensor=_tensor(leaf.tensor)) for leaf in following]
+        leaves = [leaf._replace(tensor=as_tensor(leaf.tensor)) for leaf in leaves]
+        static = [leaf._replace(tensor=as_tensor(leaf.tensor)) for leaf in static]
+        following = [leaf._replace(tensor=as_tensor(leaf.tensor)) for leaf in following]
         outputs = [*leaves, *static, *following]
+        for tensor, registered_at in self._registered:
+            self.constants.check_watched(tensor, registered_at)
         if not brought:
             self._check_inputs_unwritten()
         for state in self.states.declared.values():
@@ -685,7 +723,7 @@ class Recording:
         if value.stale_since is not None:
             self.check_fresh(value, place)
         if value.buffer and is_array(leaf.tensor):
-            self.constants.check_watched(_tensor(leaf.tensor), place)
+            self.constants.check_watched(as_tensor(leaf.tensor), place)
         return value.fx
 
     def _computed(self, leaf: Leaf) -> bool:
@@ -809,7 +847,7 @@ def _twin(thing: Any) -> Any:
         return np.array(plain_of(thing)) if is_array(thing) else plain(thing).clone()
 
 
-def _tensor(thing: Any) -> torch.Tensor:
+def as_tensor(thing: Any) -> torch.Tensor:
     """A port's value as a tensor, whatever it came as."""
     if not is_array(thing):
         tensor: torch.Tensor = thing

@@ -6,6 +6,7 @@ import contextlib
 import threading
 import warnings
 import weakref
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,20 +34,22 @@ from leapp.trace._arrays import is_array
 from leapp.trace._lineage import PortId, Value, plain_class, value_of
 from leapp.trace._lineage import plain as plain_thing
 from leapp.trace._tree import Leaf, check_distinct, check_name, flatten
+from leapp.trace.array import wrapped
 from leapp.trace.constants import Casts, no_hooks, plain, same_bytes
 from leapp.trace.dispatched import DispatchWatch
 from leapp.trace.escapes import EscapePolicy
 from leapp.trace.mode import NodeMode
 from leapp.trace.module_state import original
-from leapp.trace.node import CollectorPause, GivenModule, NodeTrace, Recording, tag_outputs
+from leapp.trace.node import CollectorPause, GivenModule, NodeTrace, Recording, as_tensor, tag_outputs
 from leapp.trace.patches import Patches
+from leapp.trace.recorder import NO_MEMORY
 from leapp.trace.source import Place, caller, source_line
-from leapp.trace.state import States, flat_states, form_of
-from leapp.trace.tensor import mark, unmark
+from leapp.trace.state import States, flat_states, form_of, form_text
+from leapp.trace.tensor import mark, note_lost, unmark
 from leapp.trace.variation import ModuleWatch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from leapp._patch import FunctionPatch
     from leapp._spec import BroughtModel
@@ -457,17 +460,55 @@ class Session:
                 recording.pinned.append(plain_thing(value))
         return value
 
-    def mirror(self, source: Any, target: Any) -> None:
-        """Let ``target`` carry the port of ``source``."""
-        value = getattr(source, "_leapp", None)
-        if not isinstance(value, Value) or value.origin is None or not is_port(target):
-            return
+    def mirror(self, source: Any, target: Any) -> Any:
+        """Let ``target`` carry the port of ``source``, or none where that has none; gives a traced view of an array."""
+        value = value_of(source)
+        if value is not None and value.recording is not None and value.recording.open:
+            port = f"a value of node {value.recording.name!r}"
+            raise MirrorError(source=port, why="the node is still open, and only its outputs have a port")
+        origin = value.origin if value is not None and value.recording is not None else None
         with no_hooks():
-            if source.dtype != target.dtype or source.shape != target.shape:
-                raise MirrorError(source=str(value.origin), why=f"{target.dtype}{list(target.shape)} is not its form")
-            if not same_bytes(plain(source), plain(target)):
-                raise MirrorError(source=str(value.origin), why="the values differ")
-            mark(target, Value(value.recording, None, 0, 0, value.origin), self)
+            if value is None or value.recording is None or origin is None:
+                return self._untagged(target, getattr(source, "_leapp", None))
+            if not is_port(target):
+                raise MirrorError(source=str(origin), why=f"it is a {type(target).__qualname__}, no tensor or array")
+            form, wanted = form_of(target), form_of(source)
+            if form != wanted:
+                raise MirrorError(source=str(origin), why=f"it is {form_text(form)} instead of {form_text(wanted)}")
+            if not same_bytes(*(plain(as_tensor(thing)) for thing in (source, target))):
+                raise MirrorError(source=str(origin), why="the values differ")
+            new = Value(value.recording, value.fx, NO_MEMORY, 0, origin)
+            if isinstance(target, torch.Tensor):
+                mark(target, new, self)
+                return target
+            return wrapped(plain_thing(target), new)
+
+    def _untagged(self, target: Any, source: Value | None) -> Any:
+        """What mirrors a plain value is no output any more, and what mirrors a lost one is lost as well."""
+        value = value_of(target)
+        tagged = value is not None and value.origin is not None
+        if value is not None and value.recording is not None and value.recording.open:
+            return target
+        if not isinstance(target, torch.Tensor):
+            return plain_thing(target) if tagged else target
+        if tagged:
+            unmark(target)
+        if source is not None and source.origin is not None:
+            note_lost(target, source.origin, self)
+        return target
+
+    def register_buffer(self, name: str, tensors: Any) -> Mapping[int, Any]:
+        """Trace plain buffers of an open node from here on; gives what stands for arrays, by their ids."""
+        place = caller()
+        name = str(name)
+        things = tensors if isinstance(tensors, Mapping) else {"buffer": tensors}
+        leaves = flatten(name, "buffer", things, is_port)
+        with self._lock:
+            node = self._open_node(name, "register_buffer", place)
+            if node.current is None:
+                return {}
+            with no_hooks():
+                return node.current.register_buffers(leaves, place)
 
     # --- end ------------------------------------------------------------------------------------------------------
 
