@@ -35,12 +35,14 @@ from leapp.graph.passes.reset_port import RESET, reset_port
 from leapp.pipeline import start
 from leapp.pipeline.port_rules import named_in_script
 from leapp.pipeline.start import StartRules
+from leapp.pipeline.ticks import TracedTicks, rounds
 from leapp.pipeline.wiring import NodeWires, PortNames, final_names, renamed, wire
 from leapp.replay import ATOL, RTOL, FormatReport, NodeReport, replay, sample_labels
 from leapp.report.checks import checks_json, log_lines
 from leapp.report.facts import collect
 from leapp.report.page import draw as page_of
 from leapp.report.picture import picture_png
+from leapp.runtime.check import TracedRun, check_pipeline
 from leapp.trace.constants import bytes_digest, same_bytes
 from leapp.trace.node import CollectorPause, spec_of
 from leapp.trace.same import difference
@@ -54,10 +56,15 @@ if TYPE_CHECKING:
     from leapp.pipeline.port_rules import PortRules
     from leapp.pipeline.start import Started
     from leapp.report.facts import Facts
+    from leapp.runtime.check import PipelineReport
     from leapp.trace.node import NodeTrace
     from leapp.trace.session import Session
 
     Samples = Sequence[tuple[Mapping[str, torch.Tensor], Mapping[str, torch.Tensor]]]
+
+
+KEPT_BYTES = 64 << 20
+"""A model up to this size stays loaded until the whole pipeline was played; larger ones are loaded once more."""
 
 
 @dataclass(frozen=True)
@@ -156,8 +163,9 @@ def _compiled(session: Session, options: CompileOptions) -> CompileResult:
     reports: dict[str, NodeReport] = {}
     manifests = []
     with write.scratch_beside(folder) as staging:
+        loaded: dict[tuple[str, ExportFormat], Runnable] = {}
         for node in nodes:
-            manifest, report, failed = _write_node(node, staging, options)
+            manifest, report, failed = _write_node(node, staging, options, loaded)
             errors.extend(failed)
             manifests.append(manifest)
             if report.formats:
@@ -167,8 +175,15 @@ def _compiled(session: Session, options: CompileOptions) -> CompileResult:
         (staging / f"{pipeline.name}.yaml").write_bytes(
             contract.contract_yaml(pipeline, manifests, initial_values=initial, toolchain=toolchain)
         )
+        ticks = _ticks(session, nodes)
+        played = None
+        if options.validate and options.only is None and not errors and reports:
+            contract_file = staging / f"{pipeline.name}.yaml"
+            played = _check_pipeline(contract_file, nodes, ticks, reports, options, loaded, errors)
+        loaded.clear()
         status = "ok" if not errors and all(report.ok for report in reports.values()) else "failed"
-        _write_evidence(session, nodes, reports, staging)
+        _write_evidence(session, nodes, staging)
+        _write_checks(session, nodes, ticks, reports, played, staging)
         digest = write.seal(staging, name=pipeline.name, version=options.version, status=status)
         # The page shows the digest, and evidence does not take part in it.
         facts = collect(staging)
@@ -373,10 +388,67 @@ def _entries_agree(node: _Node) -> list[LeappError]:
     return []
 
 
+def _ticks(session: Session, nodes: Sequence[_Node]) -> TracedTicks:
+    """Which entries of the nodes make a tick, and where their inputs were carried from."""
+    names = {node.spec.name: node.names for node in nodes}
+    wires = {
+        node.spec.name: [
+            {
+                node.names.inputs[port]: f"{origin.node}/{names[origin.node].outputs[origin.port]}"
+                for port, origin in entry.wires.items()
+                if origin.node in names
+            }
+            for entry in node.trace.recordings
+        ]
+        for node in nodes
+    }
+    declared = frozenset(
+        f"{node.spec.name}/{port}" for node in nodes for port, each in node.started.items() if each.otherwise
+    )
+    return TracedTicks(rounds(session.order, [*names]), wires, declared)
+
+
+def _check_pipeline(
+    contract_file: Path,
+    nodes: Sequence[_Node],
+    ticks: TracedTicks,
+    reports: dict[str, NodeReport],
+    options: CompileOptions,
+    loaded: Mapping[tuple[str, ExportFormat], Runnable],
+    errors: list[LeappError],
+) -> PipelineReport | None:
+    """Play the traced ticks through the written models; what comes of it goes into the reports of the nodes."""
+    failed = {(name, each.format) for name, report in reports.items() for each in report.formats if not each.ok}
+    run = TracedRun(
+        ticks,
+        {node.spec.name: node.samples for node in nodes},
+        {node.spec.name: options.tolerances(node.spec.name) for node in nodes},
+    )
+    formats = {
+        node.spec.name: [
+            each
+            for each in node.formats or ([] if node.brought is None else [node.brought.format])
+            if (node.spec.name, each.value) not in failed
+        ]
+        for node in nodes
+    }
+    folders = [node.brought.path.parent for node in nodes if node.brought is not None]
+    try:
+        played = check_pipeline(contract_file, run, formats, loaded=loaded, model_dirs=folders)
+    except LeappError as error:
+        errors.append(error)
+        return None
+    for name, found in played.nodes.items():
+        # A node without a model has a report where one of its wires is wrong.
+        if name in reports or not all(each.ok for each in found):
+            reports[name] = replace(reports.get(name, NodeReport(name)), pipeline=found)
+    return played
+
+
 def _write_node(
-    node: _Node, staging: Path, options: CompileOptions
+    node: _Node, staging: Path, options: CompileOptions, loaded: dict[tuple[str, ExportFormat], Runnable]
 ) -> tuple[schema.NodeManifest, NodeReport, list[LeappError]]:
-    """Dumps, artifacts and manifest of one node."""
+    """Dumps, artifacts and manifest of one node. Its models are added to ``loaded``, unless they are very large."""
     name = node.spec.name
     folder = staging / "nodes" / name
     folder.mkdir(parents=True)
@@ -396,7 +468,7 @@ def _write_node(
         opset, ir_version = options.onnx_for(name)
         settings = _settings(node, opset, ir_version, options.onnx_metadata_for(name))
         for each in node.formats:
-            info, report, error = _write_artifact(each, graph, example, folder, settings, node, options)
+            info, report, error = _write_artifact(each, graph, example, folder, settings, node, options, loaded)
             if info is not None:
                 artifacts.append(info)
             if error is not None:
@@ -404,7 +476,7 @@ def _write_node(
             reports.append(report)
     if node.brought is not None:
         artifacts.append(take(name, node.brought, folder))
-        reports.append(_checked_brought(node, node.brought, artifacts[-1].paths[0], options))
+        reports.append(_checked_brought(node, node.brought, artifacts[-1].paths[0], options, loaded))
     manifest = _node_manifest(node, artifacts, staging, options)
     (folder / "manifest.json").write_bytes(write.node_manifest_bytes(manifest))
     return manifest, NodeReport(name, tuple(reports)), errors
@@ -468,6 +540,7 @@ def _write_artifact(
     settings: ExportOptions,
     node: _Node,
     options: CompileOptions,
+    loaded: dict[tuple[str, ExportFormat], Runnable],
 ) -> tuple[ArtifactInfo | None, FormatReport, LeappError | None]:
     """Write one artifact, load it again and replay the samples."""
     path = folder / f"{graph.spec.name}{each.suffix}"
@@ -479,7 +552,19 @@ def _write_artifact(
         run = backend.open(path, graph.spec)
     except ExportError as error:
         return None, FormatReport(each.value, error=str(error)), error
+    _keep(loaded, node, each, run, info.paths)
     return info, _replayed(run, each, node, options), None
+
+
+def _keep(
+    loaded: dict[tuple[str, ExportFormat], Runnable],
+    node: _Node,
+    each: ExportFormat,
+    run: Runnable,
+    paths: Sequence[Path],
+) -> None:
+    if sum(path.stat().st_size for path in paths) <= KEPT_BYTES:
+        loaded[node.spec.name, each] = run
 
 
 def _replayed(run: Runnable, each: ExportFormat, node: _Node, options: CompileOptions) -> FormatReport:
@@ -493,11 +578,19 @@ def _replayed(run: Runnable, each: ExportFormat, node: _Node, options: CompileOp
     return FormatReport(each.value, ports)
 
 
-def _checked_brought(node: _Node, model: BroughtModel, path: Path, options: CompileOptions) -> FormatReport:
+def _checked_brought(
+    node: _Node,
+    model: BroughtModel,
+    path: Path,
+    options: CompileOptions,
+    loaded: dict[tuple[str, ExportFormat], Runnable],
+) -> FormatReport:
     """The recorded samples, replayed through the file that a node brings."""
     if not options.validate:
         return FormatReport(model.format.value)
-    return _replayed(backend_for(model.format).open(path, node.spec), model.format, node, options)
+    run = backend_for(model.format).open(path, node.spec)
+    _keep(loaded, node, model.format, run, [path])
+    return _replayed(run, model.format, node, options)
 
 
 def _initial_values(pipeline: PipelineSpec, nodes: Sequence[_Node], staging: Path) -> tuple[str, str] | None:
@@ -516,8 +609,8 @@ def _initial_values(pipeline: PipelineSpec, nodes: Sequence[_Node], staging: Pat
     return path.name, sha256_file(path)
 
 
-def _write_evidence(session: Session, nodes: Sequence[_Node], reports: Mapping[str, NodeReport], staging: Path) -> None:
-    """Samples, source lines, notes and the report page."""
+def _write_evidence(session: Session, nodes: Sequence[_Node], staging: Path) -> None:
+    """Samples, source lines and notes."""
     evidence = staging / "evidence"
     (evidence / "samples").mkdir(parents=True)
     (evidence / "sources").mkdir()
@@ -531,9 +624,21 @@ def _write_evidence(session: Session, nodes: Sequence[_Node], reports: Mapping[s
             for op, source in node.recording.sources.items()
         }
         (evidence / "sources" / f"{node.spec.name}.json").write_bytes(readable_json(lines))
-    (evidence / "checks.json").write_bytes(readable_json(checks_json(reports.values())))
     (evidence / "notes.json").write_bytes(readable_json(_notes(session, nodes)))
-    (staging / "log.txt").write_text(_log(session, nodes, reports), encoding="utf-8")
+
+
+def _write_checks(
+    session: Session,
+    nodes: Sequence[_Node],
+    ticks: TracedTicks,
+    reports: Mapping[str, NodeReport],
+    played: PipelineReport | None,
+    staging: Path,
+) -> None:
+    """How the traced run divides into ticks, what the checks found, and the log."""
+    (staging / "evidence" / "ticks.json").write_bytes(readable_json(ticks.as_json()))
+    (staging / "evidence" / "checks.json").write_bytes(readable_json(checks_json(reports.values(), played)))
+    (staging / "log.txt").write_text(_log(session, nodes, reports, played), encoding="utf-8")
 
 
 def _draw(facts: Facts, staging: Path) -> None:
@@ -571,7 +676,9 @@ def _renamed(node: _Node) -> Iterator[tuple[str, tuple[str, str]]]:
             yield name, (final, node.names.outputs[name])
 
 
-def _log(session: Session, nodes: Sequence[_Node], reports: Mapping[str, NodeReport]) -> str:
+def _log(
+    session: Session, nodes: Sequence[_Node], reports: Mapping[str, NodeReport], played: PipelineReport | None
+) -> str:
     lines = [f"pipeline {session.options.name}"]
     for node in nodes:
         name, entries = node.spec.name, node.trace.entries
@@ -585,6 +692,8 @@ def _log(session: Session, nodes: Sequence[_Node], reports: Mapping[str, NodeRep
     lines += [f"{type(warning).__name__}: {warning}" for warning in session.warnings]
     for report in reports.values():
         lines += log_lines(report)
+    if played is not None:
+        lines += [played.summary(), *played.notes]
     return "\n".join(lines) + "\n"
 
 

@@ -40,8 +40,10 @@ class PortReport:
     """Indices of the samples that are out of tolerance."""
     rtol: float = RTOL
     atol: float = ATOL
-    direction: str = "output"
-    """``output``; or ``input``, for a value that a wire brought."""
+    source: str = ""
+    """For an input: the ``node/port`` that feeds it, or ``start`` for its first value; empty for an output."""
+    hint: str = ""
+    """What else is known of the difference."""
 
     @property
     def ok(self) -> bool:
@@ -65,15 +67,18 @@ class FormatReport:
 
 @dataclass(frozen=True, slots=True)
 class NodeReport:
-    """All artifacts of one node; false in a boolean context."""
+    """All artifacts of one node; false in a boolean context, for ``compile_graph`` gives True for those that agree."""
 
     node: str
     formats: tuple[FormatReport, ...] = field(default_factory=tuple)
+    pipeline: tuple[FormatReport, ...] = field(default_factory=tuple)
+    """The node's wires and outputs when the whole pipeline was played tick by tick, in each format. Where ticks part,
+    the first tick is reported, and of its nodes those whose inputs still agreed."""
 
     @property
     def ok(self) -> bool:
-        """Whether every artifact agreed."""
-        return all(each.ok for each in self.formats)
+        """Whether every artifact agreed, alone and in the pipeline."""
+        return all(each.ok for each in (*self.formats, *self.pipeline))
 
     def __bool__(self) -> bool:
         return False
@@ -85,13 +90,18 @@ class NodeReport:
             if each.error:
                 found.append(f"{self.node} ({each.format}): {each.error}")
             found.extend(f"{self.node} ({each.format}): {describe(port)}" for port in each.ports if not port.ok)
+        for each in self.pipeline:
+            name = f"{self.node} (whole pipeline, {each.format})"
+            if each.error:
+                found.append(f"{name}: {each.error}")
+            found.extend(f"{name}: {describe(port)}" for port in each.ports if not port.ok)
         return [*found, *self.advice()]
 
     def advice(self) -> list[str]:
         """What the failures have in common, and what to do about it; empty where nothing failed."""
         ports = [(each, port) for each in self.formats for port in each.ports if not port.ok]
         if not ports:
-            return []
+            return self._pipeline_advice()
         agreeing = [each.format for each in self.formats if each.ok]
         first_agrees = all(port.failed and 0 not in port.failed for _, port in ports)
         if all(port.statistics.nan_model > port.statistics.nan_recorded for _, port in ports):
@@ -117,6 +127,28 @@ class NodeReport:
             )
         return [f"{self.node}: {said}."]
 
+    def _pipeline_advice(self) -> list[str]:
+        ports = [port for each in self.pipeline for port in each.ports if not port.ok]
+        if not ports:
+            return []
+        if any(port.source == "start" for port in ports):
+            said = (
+                "It starts with another value than the traced run did: say how it starts in "
+                f"[nodes.{self.node}.state] of the manifest, or build again"
+            )
+        elif any(port.source for port in ports):
+            said = (
+                "The exported wire brings another value than the traced program handed over: hand over the very output "
+                "(a copy will do), of the tick before where it is fed back; or declare what is kept longer as state"
+            )
+        else:
+            said = (
+                "The model gives its own samples and not these values: what it is fed differs by less than the "
+                "tolerances and grows from tick to tick, or it answers to differences that small; compute in float64, "
+                "or raise rtol and atol"
+            )
+        return [f"{self.node}: {said}."]
+
 
 def _may_be_rounding(port: PortReport) -> bool:
     found = port.difference
@@ -126,19 +158,27 @@ def _may_be_rounding(port: PortReport) -> bool:
 def describe(port: PortReport) -> str:
     """A port's report in words: the worst element, and how the others do."""
     found, stats = port.difference, port.statistics
-    name = f"{port.direction} {port.port!r}"
+    name = f"output {port.port!r}"
+    if port.source:
+        name = f"input {port.port!r} ({'its start' if port.source == 'start' else f'fed by {port.source}'})"
     where = port.label or f"sample {port.sample}"
+    values = values_text(found.expected, found.actual, source=port.source)
     if found.note:
-        return f"{name}: {where}: {found.note}: recorded {found.expected}, the model gives {found.actual}"
+        return f"{name}: {where}: {found.note}: {values}"
     if found.where is None:
         return f"{name}: equal"
     text = (
-        f"{name}: element {list(found.where)} of {where}: recorded {found.expected}, the model gives {found.actual}: "
+        f"{name}: element {list(found.where)} of {where}: {values}: "
         f"apart by {found.apart:.3g}, allowed {found.allowed:.3g}"
     )
     if found.allowed:
         text += f" (atol {port.atol:g} + rtol {port.rtol:g} x |recorded|)"
-    return f"{text}; {summary(stats)}" if stats.elements else text
+    return "; ".join(filter(None, (text, summary(stats) if stats.elements else "", port.hint)))
+
+
+def values_text(expected: str, actual: str, *, source: str = "") -> str:
+    """Both values of an element."""
+    return f"recorded {expected}, {'the pipeline brings' if source else 'the model gives'} {actual}"
 
 
 def summary(stats: Statistics) -> str:
@@ -161,22 +201,28 @@ def summary(stats: Statistics) -> str:
 class PortTally:
     """One port, sample by sample; small however many there are."""
 
-    def __init__(self, port: str, *, rtol: float, atol: float, direction: str = "output") -> None:
+    def __init__(self, port: str, *, rtol: float, atol: float, source: str = "", keep_first: bool = False) -> None:
+        """``keep_first``: report the first sample that is out of tolerance; else the worst one."""
         self.port = port
         self._limits = rtol, atol
-        self._direction = direction
+        self._source = source
+        self._keep_first = keep_first
+        self._hint = ""
         self._tally = Tally()
         self._samples = 0
         self._worst: tuple[int, str, Difference] = (0, "", Difference(True, 0.0, None))
         self._failed: list[int] = []
 
-    def add(self, actual: Any, expected: Any, *, index: int | None = None, label: str = "") -> Difference:
+    def add(
+        self, actual: Any, expected: Any, *, index: int | None = None, label: str = "", hint: str = ""
+    ) -> Difference:
         """Compare one sample of the port: tensors or arrays. ``index``: which one it is, where some are left out."""
         index = self._samples if index is None else index
         rtol, atol = self._limits
         found = compare(as_array(actual), as_array(expected), rtol=rtol, atol=atol, tally=self._tally)
-        if self._samples == 0 or found.further_than(self._worst[2]):
-            self._worst = index, label, found
+        settled = self._keep_first and self._failed
+        if self._samples == 0 or (found.further_than(self._worst[2]) and not settled):
+            self._worst, self._hint = (index, label, found), hint
         if not found.ok:
             self._failed.append(index)
         self._samples += 1
@@ -194,7 +240,8 @@ class PortTally:
             label,
             tuple(self._failed),
             *self._limits,
-            self._direction,
+            self._source,
+            self._hint if self._failed else "",
         )
 
 

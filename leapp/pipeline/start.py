@@ -74,6 +74,11 @@ class Started:
     note: str = ""
     """What people should know of it; usually nothing."""
 
+    @property
+    def otherwise(self) -> bool:
+        """Whether it is declared to start with another value than it was traced with."""
+        return self.how == "declared" and bool(self.note)
+
 
 # --- which inputs ----------------------------------------------------------------------------------------------------
 

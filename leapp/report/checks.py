@@ -7,10 +7,11 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from leapp._spec import JSON
-    from leapp.replay import NodeReport, PortReport
+    from leapp.replay import FormatReport, NodeReport, PortReport
+    from leapp.runtime.check import PipelineReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +79,10 @@ def check_rows(reports: Iterable[NodeReport]) -> tuple[CheckRow, ...]:
     return rows_of_json([node_json(report) for report in reports])
 
 
-def checks_json(reports: Iterable[NodeReport]) -> dict[str, JSON]:
+def checks_json(reports: Iterable[NodeReport], pipeline: PipelineReport | None = None) -> dict[str, JSON]:
     """What ``evidence/checks.json`` holds."""
-    return {"schema": 1, "nodes": [node_json(report) for report in reports]}
+    whole = None if pipeline is None else pipeline.as_json()
+    return {"schema": 1, "nodes": [node_json(report) for report in reports], "pipeline": whole}
 
 
 def rows_of_checks(stored: Any) -> tuple[CheckRow, ...]:
@@ -93,16 +95,18 @@ def node_json(report: NodeReport) -> dict[str, JSON]:
     return {
         "node": report.node,
         "ok": report.ok,
-        "formats": [
-            {
-                "format": each.format,
-                "ok": each.ok,
-                "error": each.error,
-                "ports": [port_json(port) for port in each.ports],
-            }
-            for each in report.formats
-        ],
+        "formats": [_format_json(each) for each in report.formats],
+        "pipeline": [_format_json(each) for each in report.pipeline],
         "advice": list(report.advice()),
+    }
+
+
+def _format_json(report: FormatReport) -> dict[str, JSON]:
+    return {
+        "format": report.format,
+        "ok": report.ok,
+        "error": report.error,
+        "ports": [port_json(port) for port in report.ports],
     }
 
 
@@ -111,7 +115,8 @@ def port_json(port: PortReport) -> dict[str, JSON]:
     found = port.difference
     return {
         "port": port.port,
-        "direction": port.direction,
+        "source": port.source,
+        "hint": port.hint,
         "ok": port.ok,
         "samples": port.samples,
         "sample": port.sample,
@@ -137,25 +142,31 @@ def rows_of_json(nodes: Iterable[Mapping[str, Any]]) -> tuple[CheckRow, ...]:
     """The rows of what ``node_json`` gave, now or by an older leapp."""
     rows: list[CheckRow] = []
     for node in nodes:
-        for each in node["formats"]:
-            if each["error"]:
-                rows.append(CheckRow(node["node"], each["format"], "", 0, None, "", ok=False, note=each["error"]))
-            for port in each["ports"]:
-                label = port.get("label") or f"sample {port['sample']}"
-                rows.append(
-                    CheckRow(
-                        node["node"],
-                        each["format"],
-                        port["port"],
-                        port["samples"],
-                        float(port["largest"]),
-                        "" if port["where"] is None else place_text(label, port["where"]),
-                        ok=port["ok"],
-                        note="" if port["ok"] else _note(port),
-                        statistics=port.get("statistics", {}),
-                    )
-                )
+        rows += (row for each in node["formats"] for row in _rows(node["node"], each, each["format"]))
+        rows += (
+            row for each in node.get("pipeline", ()) for row in _rows(node["node"], each, f"{each['format']}, pipeline")
+        )
     return tuple(rows)
+
+
+def _rows(node: str, report: Mapping[str, Any], name: str) -> Iterator[CheckRow]:
+    if report["error"]:
+        yield CheckRow(node, name, "", 0, None, "", ok=False, note=report["error"])
+    for port in report["ports"]:
+        if port["ok"] and port.get("source"):
+            continue  # a wire is worth a row where it is wrong
+        label = port.get("label") or f"sample {port['sample']}"
+        yield CheckRow(
+            node,
+            name,
+            port["port"],
+            port["samples"],
+            float(port["largest"]),
+            "" if port["where"] is None else place_text(label, port["where"]),
+            ok=port["ok"],
+            note="" if port["ok"] else _note(port),
+            statistics=port.get("statistics", {}),
+        )
 
 
 def log_lines(report: NodeReport) -> list[str]:
@@ -163,14 +174,16 @@ def log_lines(report: NodeReport) -> list[str]:
     from leapp.replay import describe, summary  # with NumPy, which whoever only draws reports need not have
 
     lines = []
-    for each in report.formats:
-        lines.append(f"{report.node} {each.format}: {'ok' if each.ok else 'FAILED'}{each.error and ': '}{each.error}")
+    named = [(f"{report.node} {each.format}", each) for each in report.formats]
+    named += [(f"{report.node} whole pipeline, {each.format}", each) for each in report.pipeline]
+    for name, each in named:
+        lines.append(f"{name}: {'ok' if each.ok else 'FAILED'}{each.error and ': '}{each.error}")
         lines += [
-            f"{report.node} {each.format}: {port.direction} {port.port!r}: ok, {port.samples} samples, "
-            f"{summary(port.statistics)}"
+            f"{name}: {port.port!r}: ok, {port.samples} compared, {summary(port.statistics)}"
             if port.ok
-            else f"{report.node} {each.format}: {describe(port)}"
+            else f"{name}: {describe(port)}"
             for port in each.ports
+            if not (port.ok and port.source)
         ]
     return [*lines, *report.advice()]
 
@@ -182,7 +195,8 @@ def place_text(label: str, index: Sequence[int]) -> str:
 
 def _note(port: Mapping[str, Any]) -> str:
     """What is wrong with a port, in words that stand in ``leapp.replay.describe`` as well."""
-    text = f"recorded {port['expected']}, the model gives {port['actual']}"
+    brings = "the pipeline brings" if port.get("source") else "the model gives"
+    text = f"recorded {port['expected']}, {brings} {port['actual']}"
     if port["note"]:
         return f"{port['note']}: {text}"
     apart = port.get("apart") or float("inf")

@@ -101,6 +101,10 @@ class Session:
         self.nodes: dict[str, NodeTrace] = {}
         self.completed: list[NodeTrace] = []
         """Nodes in order of their first completion."""
+        self.order: list[tuple[str, int | None]] = []
+        """Node and entry, as they were closed. Of entries that are not recorded any more (None) each node has one at
+        most between two that are: enough to tell that they happened, however long the session goes on."""
+        self._passed: set[str] = set()
         self.warnings: list[LeappWarning] = []
         self._lock = threading.RLock()
         self._open: dict[int, list[Recording]] = {}
@@ -259,6 +263,9 @@ class Session:
             if node.passing:
                 node.passing = False
                 node.entries += 1
+                if name not in self._passed:
+                    self._passed.add(name)
+                    self.order.append((name, None))
                 following = node.passing_states.next_values() if node.passing_states is not None else ()
                 self.note_static(name, [leaf for leaf in static if value_of(leaf.tensor) is None])
                 computed = [leaf for leaf in static if value_of(leaf.tensor) is not None]
@@ -273,6 +280,8 @@ class Session:
             with no_hooks():
                 made = recording.close(leaves, static, place, brought=brought is not None)
             self._end(node)
+            self._passed.clear()
+            self.order.append((name, len(node.recordings)))
             node.recordings.append(recording)
             node.entries += 1
             if len(node.recordings) == 1:
