@@ -14,7 +14,7 @@ from xml.etree import ElementTree as ET
 
 import pipelines
 import pytest
-from pipelines import PIPELINES
+from drawn_pipelines import PIPELINES
 
 pytest.importorskip("pygraphviz")
 Image = pytest.importorskip("PIL.Image")
@@ -190,7 +190,7 @@ def test_png_is_as_large_as_the_scene_and_not_empty(name):
 
 DIGESTS = """
 import hashlib
-from pipelines import PIPELINES
+from drawn_pipelines import PIPELINES
 from leapp.report.picture import picture_png, picture_svg
 for name in ("recurrent", "chain of 50 with feedback", "by chance 10", "many ports"):
     facts = PIPELINES[name]()
