@@ -205,8 +205,8 @@ def _check_nodes(session: Session, options: CompileOptions) -> None:
         raise OnlyNodeError(manifest=options.manifest, node=options.only, known=", ".join(names))
 
 
-def _prepared(session: Session, options: CompileOptions) -> tuple[list[_Node], PipelineSpec]:
-    """Final names, formats and wiring of all nodes."""
+def _prepared(session: Session, options: CompileOptions) -> tuple[Sequence[_Node], PipelineSpec]:
+    """Final names, formats, meaning and wiring of all nodes."""
     formats: dict[str, tuple[ExportFormat, ...] | None] = {}
     brought: dict[str, BroughtModel | None] = {}
     wires = []
@@ -228,7 +228,6 @@ def _prepared(session: Session, options: CompileOptions) -> tuple[list[_Node], P
         wires.append(NodeWires(graph.spec, entries, exclusive, frozenset(trace.state)))
         if model is not None and options.only in (None, trace.name):
             wires[-1] = _in_file_order(model, wires[-1])
-    wires = _described(session, wires, options)
     pipeline = wire(session.options.name, wires, configs=options.configs)
     nodes = [
         _node(trace, each, formats[trace.name], brought[trace.name])
@@ -238,7 +237,8 @@ def _prepared(session: Session, options: CompileOptions) -> tuple[list[_Node], P
         nodes = [
             node if node.spec.name == options.only else replace(node, formats=None, brought=None) for node in nodes
         ]
-    return _started(nodes, pipeline, options.starts)
+    nodes, pipeline = _started(nodes, pipeline, options.starts)
+    return _described(session, nodes, pipeline, options.port_rules)
 
 
 def _started(nodes: Sequence[_Node], pipeline: PipelineSpec, rules: StartRules) -> tuple[list[_Node], PipelineSpec]:
@@ -329,21 +329,22 @@ def _other_value(value: torch.Tensor) -> torch.Tensor:
     return torch.frombuffer(data, dtype=value.dtype).reshape(value.shape) if data else value
 
 
-def _described(session: Session, wires: list[NodeWires], options: CompileOptions) -> list[NodeWires]:
+def _described(
+    session: Session, nodes: Sequence[_Node], pipeline: PipelineSpec, rules: PortRules | None
+) -> tuple[Sequence[_Node], PipelineSpec]:
     """In a build: the manifest's facts on the ports, whose names and kinds are checked."""
-    if options.port_rules is None:
-        return wires
-    rules = named_in_script(session.options.allow, options.port_rules)
-    rules.check_names([(each.spec, final_names(each)) for each in wires])
-    described = []
-    for each in wires:
-        spec, notes = rules.described(each.spec, final_names(each))
+    if rules is None:
+        return nodes, pipeline
+    rules = named_in_script(session.options.allow, rules)
+    rules.check_names([(node.spec, node.names) for node in nodes])
+    made = []
+    for node in nodes:
+        spec, notes = rules.described(node.spec, node.names)
         session.warnings += notes
-        described.append(replace(each, spec=spec))
-    rules.check_element_names(
-        [(each.spec, final_names(each)) for each in described], session.options.allow.get("no-element-names", ())
-    )
-    return described
+        made.append(replace(node, recording=replace(node.recording, spec=spec)))
+    allowed = session.options.allow.get("no-element-names", ())
+    rules.check_element_names([(node.spec, node.names) for node in made], allowed)
+    return made, replace(pipeline, nodes=tuple(node.spec for node in made))
 
 
 def _node(

@@ -323,6 +323,13 @@ class PortCollisionError(TraceError, ValueError):
     remedy = "Rename one of the keys; nested keys are joined with '_'."
 
 
+class OnnxNameError(PortCollisionError):
+    """ONNX needs another name for a port, and a second port has that name."""
+
+    what = "Node {node!r}: the ports {first!r} and {second!r} would both be {port!r} in ONNX."
+    remedy = "Rename one of them: a name that is an input and an output gets '_in' and '_out' there."
+
+
 class SharedInputError(TraceError, ValueError):
     """One tensor was declared as two inputs of a node."""
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from leapp.semantics import PortFacts
 
     Nodes = Sequence[tuple[NodeSpec, PortNames]]
-    """Nodes with their recorded port names, and what the ports are called in files."""
+    """Nodes as they stand in files, and what their ports were recorded as."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,37 +67,36 @@ class PortRules:
             elif inputs_only and "input" not in found:
                 problems.append(f"{named.where}: {str(named)!r} is an output; this is about inputs.")
         if problems:
+            known += [f"{spec.name}/{name}" for spec, names in nodes for name in (*names.inputs, *names.outputs)]
             raise NoSuchPortError(
                 manifest=self.manifest, count=len(problems), detail="\n".join(problems),
                 known=", ".join(dict.fromkeys(known)),
             )  # fmt: skip
 
     def described(self, spec: NodeSpec, names: PortNames) -> tuple[NodeSpec, list[ManifestWinsWarning]]:
-        """A recorded node with the manifest's facts on its ports, and what they took the place of.
+        """A node with the manifest's facts on its ports, and what they took the place of.
 
-        A name that is both an input and an output, as that of a state, stands for both.
+        A recorded name that is both an input and an output, as that of a state, stands for both.
 
         Raises:
-            ElementNamesError: their lengths do not fit the port.
+            ElementNamesError, SemanticsError: facts that do not fit the port.
         """
         notes: list[ManifestWinsWarning] = []
 
-        def ports(direction: str, recorded: tuple[Port, ...]) -> tuple[Port, ...]:
-            return tuple(self._describe(spec, names, direction, port, notes) for port in recorded)
+        def ports(recorded: Mapping[str, str], final: tuple[Port, ...]) -> tuple[Port, ...]:
+            return tuple(self._describe(spec.name, recorded.get(each.name, each.name), each, notes) for each in final)
 
-        return NodeSpec(spec.name, ports("input", spec.inputs), ports("output", spec.outputs)), notes
+        inputs = ports({final: name for name, final in names.inputs.items()}, spec.inputs)
+        outputs = ports({final: name for name, final in names.outputs.items()}, spec.outputs)
+        return NodeSpec(spec.name, inputs, outputs), notes
 
-    def _describe(
-        self, spec: NodeSpec, names: PortNames, direction: str, port: Port, notes: list[ManifestWinsWarning]
-    ) -> Port:
+    def _describe(self, node: str, recorded: str, port: Port, notes: list[ManifestWinsWarning]) -> Port:
         said = dict(port.semantics)
-        final = (names.inputs if direction == "input" else names.outputs)[port.name]
         # The final name is that of one port alone, and so goes above the recorded one.
-        ordered = sorted(self.facts, key=lambda each: each[0].port != port.name)
-        for named, facts in ordered:
-            if named.node != spec.name or named.port not in (port.name, final):
+        for named, facts in sorted(self.facts, key=lambda each: each[0].port == port.name):
+            if named.node != node or named.port not in (port.name, recorded):
                 continue
-            new = facts.facts(f"{named.where}: port {f'{spec.name}/{port.name}'!r}", port.spec.shape)
+            new = facts.facts(f"{named.where}: port {str(named)!r}", port.spec.shape)
             if "element_names" in new:
                 said.pop("temporal_period_ms", None)
             for key, value in new.items():
@@ -105,7 +104,7 @@ class PortRules:
                 if before is not None and before != value:
                     notes.append(
                         ManifestWinsWarning(
-                            port=f"{spec.name}/{final}", key=key, script=before, manifest=value, where=named.where
+                            port=f"{node}/{port.name}", key=key, script=before, manifest=value, where=named.where
                         )
                     )
                 said[key] = value
@@ -120,16 +119,15 @@ class PortRules:
         """
         missing: dict[str, str] = {}
         for spec, names in nodes:
-            for of_direction, recorded in ((names.inputs, spec.inputs), (names.outputs, spec.outputs)):
-                for port in recorded:
-                    called = f"{spec.name}/{of_direction[port.name]}"
-                    kind = port.semantics.get("kind")
-                    if (
-                        needs_element_names(kind, port.spec.shape)
-                        and not port.semantics.get("element_names")
-                        and not {called, f"{spec.name}/{port.name}"} & set(allowed)
-                    ):
-                        missing[called] = f"{called}, a {kind} of shape {list(port.spec.shape)}"
+            for of_direction, ports in ((names.inputs, spec.inputs), (names.outputs, spec.outputs)):
+                recorded = {final: name for name, final in of_direction.items()}
+                for port in ports:
+                    called = {f"{spec.name}/{port.name}", f"{spec.name}/{recorded.get(port.name, port.name)}"}
+                    kind, shape = port.semantics.get("kind"), port.spec.shape
+                    named = port.semantics.get("element_names")
+                    if needs_element_names(kind, shape) and not named and not called & set(allowed):
+                        key = f"{spec.name}/{port.name}"
+                        missing[key] = f"{key}, a {kind} of shape {list(shape)}"
         if missing:
             raise JointNamesMissingError(
                 manifest=self.manifest, count=len(missing), detail="\n".join(missing.values()),
@@ -139,8 +137,11 @@ class PortRules:
 
 def _directions(named: NamedPort, spec: NodeSpec, names: PortNames) -> Iterator[str]:
     if named.node == spec.name:
-        for direction, of_direction in (("input", names.inputs), ("output", names.outputs)):
-            if named.port in of_direction or named.port in of_direction.values():
+        for direction, recorded, final in (
+            ("input", names.inputs, spec.inputs),
+            ("output", names.outputs, spec.outputs),
+        ):
+            if named.port in recorded or named.port in {port.name for port in final}:
                 yield direction
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from leapp._spec import NodeSpec, PipelineSpec, Port
+from leapp.errors import OnnxNameError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -38,14 +39,28 @@ class PortNames:
 
 
 def final_names(node: NodeWires) -> PortNames:
-    """Add ``_in`` and ``_out`` to names that are both input and output, where a format cannot tell them apart."""
+    """Add ``_in`` and ``_out`` to names that are both input and output, where a format cannot tell them apart.
+
+    Raises OnnxNameError where another port has such a name already.
+    """
     inputs = {port.name for port in node.spec.inputs}
     outputs = {port.name for port in node.spec.outputs}
     both = inputs & outputs if node.exclusive_names else set()
-    return PortNames(
+    names = PortNames(
         {name: f"{name}_in" if name in both else name for name in inputs},
         {name: f"{name}_out" if name in both else name for name in outputs},
     )
+    if both:
+        _check_distinct(node.spec.name, names)
+    return names
+
+
+def _check_distinct(node: str, names: PortNames) -> None:
+    known: dict[str, str] = {}
+    for name, final in (*sorted(names.inputs.items()), *sorted(names.outputs.items())):
+        other = known.setdefault(final, name)
+        if other != name:
+            raise OnnxNameError(node=node, first=other, second=name, port=final)
 
 
 def renamed(spec: NodeSpec, names: PortNames) -> NodeSpec:

@@ -277,3 +277,10 @@ def test_a_whole_build_takes_hints_and_permissions_under_either_name(tmp_path):
     assert result.published
     (run,) = json.loads((result.bundle / "evidence" / "probe.json").read_bytes())["runs"]
     assert {"n/c", "n/d"} <= set(run["perturbed"])
+
+
+def test_a_reset_input_is_a_port_like_others(built):
+    lines = '[nodes.cell]\nreset = "fresh"\n[nodes.cell.ports.fresh]\ndescription = "Starts anew."'
+    bundle = built(lambda: recurrent("pt2"), lines)
+    assert fields(bundle, "cell", "fresh")["description"] == "Starts anew."
+    assert fields(bundle, "cell", "fresh")["dtype"] == "bool"

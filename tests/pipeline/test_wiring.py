@@ -1,7 +1,10 @@
 """Ports -> edges."""
 
+import pytest
+
 from leapp._spec import NodeSpec, Port, TensorSpec
-from leapp.pipeline.wiring import NodeWires, wire
+from leapp.errors import OnnxNameError
+from leapp.pipeline.wiring import NodeWires, final_names, wire
 
 SPEC = TensorSpec("float32", (2,))
 
@@ -97,3 +100,19 @@ def test_another_node_may_read_a_state():
     assert pipeline.data_flow == {"n/h_out": ("reader/h",)}
     assert pipeline.feedback_flow == {"n/h_out": ("n/h_in",)}
     assert pipeline.outputs == {"n": ("y",), "reader": ("z",)}
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "port"),
+    [("h h_in", "h", "h_in"), ("h", "h h_out", "h_out"), ("h h_out", "h", "h_out"), ("h", "h h_in", "h_in")],
+)
+def test_a_name_that_onnx_needs_and_another_port_has_is_an_error(inputs, outputs, port):
+    with pytest.raises(OnnxNameError, match=f"would both be '{port}' in ONNX"):
+        final_names(node("n", inputs, outputs, exclusive=True))
+    assert set(final_names(node("n", inputs, outputs)).inputs.values()) == set(inputs.split())
+
+
+def test_both_of_two_such_names_may_be_states():
+    names = final_names(node("n", "h h_in", "h h_in", exclusive=True))
+    assert names.inputs == {"h": "h_in", "h_in": "h_in_in"}
+    assert names.outputs == {"h": "h_out", "h_in": "h_in_out"}
