@@ -75,6 +75,23 @@ def assignments_in(code: CodeType) -> list[ast.Assign]:
     ]
 
 
+@lru_cache(maxsize=1024)
+def names_assigned_in(code: CodeType) -> dict[str, list[ast.expr]]:
+    """What the statements of a code object assign to each name: ``x = value``."""
+    last = max((line for _, _, line in code.co_lines() if line is not None), default=code.co_firstlineno)
+    found: dict[str, list[ast.expr]] = {}
+    for node in (_parsed(code.co_filename) or {}).values():
+        if isinstance(node, ast.Assign) and code.co_firstlineno <= node.lineno <= last:
+            for target in node.targets:
+                if isinstance(target, ast.Name):
+                    found.setdefault(target.id, []).append(node.value)
+                elif isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                    for each, value in zip(target.elts, node.value.elts, strict=False):
+                        if isinstance(each, ast.Name):
+                            found.setdefault(each.id, []).append(value)
+    return found
+
+
 @lru_cache(maxsize=256)
 def _parsed(filename: str) -> dict[_Position, ast.AST] | None:
     """Every node of a source file by its position, the outermost of equal ones; each knows its ``parent``."""

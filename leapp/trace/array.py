@@ -33,6 +33,7 @@ from leapp.trace._lineage import Value, listed, plain, register_array_maker, reg
 from leapp.trace._twins import Handle, Tape, Untaped
 from leapp.trace.constants import no_hooks
 from leapp.trace.made import pause, resume, unwatched, watched
+from leapp.trace.made_numbers import where_read
 from leapp.trace.recorder import NO_MEMORY, OpInfo
 from leapp.trace.scalar import SCALARS, asks_by_itself, heard, open_recording, plain_scalar, traced_scalar
 from leapp.trace.source import caller, runner
@@ -230,7 +231,7 @@ def recording_of(value: Value | None, place_depth: int = 2) -> Recording | None:
 class _Call:
     """One NumPy call that is recorded: its stand-ins, the plain arrays they stand for, and the memory that went in."""
 
-    __slots__ = ("copies", "dynamic", "memories", "objects", "place", "recording", "tape")
+    __slots__ = ("asked", "copies", "dynamic", "memories", "objects", "place", "recording", "tape")
 
     def __init__(self, recording: Recording, place: Place) -> None:
         self.recording = recording
@@ -244,6 +245,7 @@ class _Call:
         self.copies: list[tuple[int, int]] = []
         """Memory number and ``stale_since`` of each copy that stands for a view and went in."""
         self.dynamic = False
+        self.asked = False
 
     def handle(self, thing: Any, *, copied: bool = False) -> Any:
         """The stand-in for a traced thing; plain things as they are, at any depth."""
@@ -270,6 +272,9 @@ class _Call:
             return slice(self.handle(thing.start), self.handle(thing.stop), self.handle(thing.step))
         if isinstance(thing, np.ndarray):
             return self._plain(thing, copied)
+        if not self.asked and (kind is float or isinstance(thing, np.generic)):
+            self.asked = True
+            name_number(self.recording)
         return thing
 
     def _elsewhere(self, thing: Any, value: Value | None) -> Any:
@@ -349,6 +354,13 @@ class _Call:
     def _seen(self, thing: Any) -> Any:
         """What is evaluated of an operand."""
         return thing if self.tape.sample is None else sampled(thing, self.tape.sample)
+
+
+def name_number(recording: Recording) -> None:
+    """A plain number is an operand of the running call: name what took it out of the trace, if that can be told."""
+    found = where_read(2)
+    if found is not None:
+        recording.session.escapes.number_read(found, recording.name)
 
 
 # --- what comes out -------------------------------------------------------------------------------------------------
@@ -750,7 +762,7 @@ def _shortly(ufunc: Any, inputs: tuple[Any, ...]) -> Any:
     """
     key, given, nodes = [ufunc], [], []
     recording: Recording | None = None
-    plain_arrays = False
+    plain_arrays = number = False
     for each in inputs:
         kind = type(each)
         if kind is TracedNpArray:
@@ -771,6 +783,7 @@ def _shortly(ufunc: Any, inputs: tuple[Any, ...]) -> Any:
             given.append(each)
             nodes.append(None)
         else:
+            number = number or kind is float or issubclass(kind, np.generic)
             key.append(kind)
             given.append(each)
             nodes.append(each)
@@ -778,6 +791,8 @@ def _shortly(ufunc: Any, inputs: tuple[Any, ...]) -> Any:
     if short is None or recording is None:
         return NotImplemented
     recording.translated = True
+    if number:
+        name_number(recording)
     if plain_arrays:
         for index, each in enumerate(nodes):
             if each is None:

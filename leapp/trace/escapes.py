@@ -169,6 +169,14 @@ class EscapePolicy:
         else:
             self._warn(UntracedOpWarning, READER, node, made.function, made.place)
 
+    def number_read(self, made: Made, node: str) -> None:
+        """A plain number meets a traced value, and was made of traced data, as far as can be told."""
+        line = source_line(made.place, self.root)
+        if not any(
+            note.kind.startswith("escape") and (note.file, note.line) == (line.file, line.line) for note in self.notes
+        ):
+            self.made_by_reader(made, node)  # else what read the number told so itself
+
     def random(self, op: str, node: str, *, recorded: bool) -> None:
         """Random numbers were drawn while a node was open."""
         effect = "the draw is part of the exported model" if recorded else "one draw is frozen in the export"

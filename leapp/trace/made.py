@@ -90,7 +90,7 @@ def begin(owns: Callable[[np.ndarray[Any, Any]], bool] | None = None) -> None:
     if state.open:
         return
     file = caller().code.co_filename
-    state.own = _package(file) if _in_library(file) else ""
+    state.own = package_of(file) if _in_library(file) else ""
     with _lock:
         _watching.append(_thread.get_ident())
         _hook()
@@ -215,12 +215,12 @@ def where_written(array: np.ndarray[Any, Any]) -> Made | None:
         if frame is None or _in_library(frame.f_code.co_filename):
             return None
         for store in _stores_of(frame.f_code):
-            there = _values(frame, (store.target,))
+            there = values_of(frame, (store.target,))
             if (
                 there
                 and isinstance(there[0], np.ndarray)
                 and _owner_of(there[0]) is owner
-                and _first_of(frame, store.mentions) is not None
+                and first_traced(frame, store.mentions) is not None
             ):
                 place = Place(frame.f_code, store.line, frame.f_globals.get("__name__", ""))
                 return Made(place, reads_trace=True, function=store.text)
@@ -241,9 +241,9 @@ def _stores_of(code: CodeType) -> tuple[_Store, ...]:
             _stores.clear()
         found = []
         for node in assignments_in(code):
-            mentions = tuple(dict.fromkeys(_mentions(node.value)))
+            mentions = tuple(dict.fromkeys(mentions_of(node.value)))
             for target in node.targets:
-                path = _path(target.value) if isinstance(target, ast.Subscript) else None
+                path = path_of(target.value) if isinstance(target, ast.Subscript) else None
                 if path is not None and mentions:
                     found.append(_Store(path, mentions, node.lineno, ast.unparse(node)))
         known = _stores[id(code)] = code, tuple(found)
@@ -266,7 +266,7 @@ class _Site:
         else:
             if isinstance(self.node, ast.stmt):
                 self.node = _head(self.node)
-            names = _mentions(self.node) if self.node is not None else ()
+            names = mentions_of(self.node) if self.node is not None else ()
         self.mentions: tuple[tuple[str, ...], ...] = tuple(dict.fromkeys(names))
         """The names that the expression takes values from: ``("self", "mean")`` for ``self.mean``."""
 
@@ -423,8 +423,9 @@ def _head(statement: ast.stmt) -> ast.expr | None:
     return None
 
 
-def _mentions(node: ast.AST) -> Iterator[tuple[str, ...]]:
-    path = _path(node)
+def mentions_of(node: ast.AST) -> Iterator[tuple[str, ...]]:
+    """The names that an expression takes values from; not those of which it asks the form alone."""
+    path = path_of(node)
     if path is not None:
         if _FORM.isdisjoint(path[1:]):
             yield path
@@ -432,22 +433,22 @@ def _mentions(node: ast.AST) -> Iterator[tuple[str, ...]]:
     if isinstance(node, ast.Attribute) and node.attr in _FORM:
         return
     if isinstance(node, ast.Call):
-        called = _path(node.func)
+        called = path_of(node.func)
         if called is not None:
             if called[-1] in _FORM_CALLS:
                 return
             if called[:-1]:
                 yield called[:-1]
         else:
-            yield from _mentions(node.func)
+            yield from mentions_of(node.func)
         for each in (*node.args, *node.keywords):
-            yield from _mentions(each)
+            yield from mentions_of(each)
         return
     for child in ast.iter_child_nodes(node):
-        yield from _mentions(child)
+        yield from mentions_of(child)
 
 
-def _path(node: ast.AST) -> tuple[str, ...] | None:
+def path_of(node: ast.AST) -> tuple[str, ...] | None:
     """``("np", "linalg", "norm")`` for names and attributes of names; None for anything else."""
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
@@ -458,20 +459,21 @@ def _path(node: ast.AST) -> tuple[str, ...] | None:
 
 def _carried(frame: FrameType, mentions: Collection[tuple[str, ...]]) -> _Note | None:
     """The note of the array that brings traced data into an expression; ``_ITSELF`` for a traced object."""
-    found = _first_of(frame, mentions)
+    found = first_traced(frame, mentions)
     if found is not None:
         return found
     for store in _stores_of(frame.f_code):
         # The array that an element of the trace was assigned to, as the function says, holds traced data.
-        if store.target in mentions and _first_of(frame, store.mentions) is not None:
-            there = _values(frame, (store.target,))
+        if store.target in mentions and first_traced(frame, store.mentions) is not None:
+            there = values_of(frame, (store.target,))
             if there and type(there[0]) is np.ndarray:
                 return _ITSELF
     return None
 
 
-def _first_of(frame: FrameType, mentions: Iterable[tuple[str, ...]]) -> _Note | None:
-    for thing in _values(frame, mentions):
+def first_traced(frame: FrameType, mentions: Iterable[tuple[str, ...]]) -> _Note | None:
+    """The same, whatever was assigned to elements of an array."""
+    for thing in values_of(frame, mentions):
         found = _carries(thing) or _first_carried(_parts(thing))
         if found is not None:
             return found
@@ -488,7 +490,7 @@ def _first_carried(things: Iterable[Any]) -> _Note | None:
     return None
 
 
-def _values(frame: FrameType, paths: Iterable[tuple[str, ...]]) -> list[Any]:
+def values_of(frame: FrameType, paths: Iterable[tuple[str, ...]]) -> list[Any]:
     """The objects that the paths name now: nothing of the user's runs."""
     names, outer = frame.f_locals, frame.f_globals
     found = []
@@ -583,7 +585,7 @@ def _in_library(filename: str) -> bool:
     return is_machinery(filename) or filename.startswith((*_LIBRARIES, _NUMPY_FOLDER)) or "/site-packages/" in filename
 
 
-def _package(filename: str) -> str:
+def package_of(filename: str) -> str:
     """The folder of the installed package that a file belongs to."""
     above, mark, below = filename.rpartition("/site-packages/")
     return f"{above}{mark}{below.partition('/')[0]}" if mark else filename
@@ -597,13 +599,13 @@ def _spelled(site: _Site) -> str:
 
 def _public_name(frame: FrameType, site: _Site) -> str:
     """The name of what is called as its library documents it, else as the user spelled it."""
-    path = _path(site.node.func) if isinstance(site.node, ast.Call) else None
+    path = path_of(site.node.func) if isinstance(site.node, ast.Call) else None
     if path is None:
         return ""
-    modules = [each for each in _values(frame, (path[:1],)) if type(each) is ModuleType]
+    modules = [each for each in values_of(frame, (path[:1],)) if type(each) is ModuleType]
     if modules:
         return ".".join((modules[0].__name__, *path[1:]))
-    called = next(iter(_values(frame, (path,))), None)
+    called = next(iter(values_of(frame, (path,))), None)
     return public_name(called) if called is not None and len(path) == 1 else ""
 
 
@@ -618,9 +620,9 @@ def _takes_list(frame: FrameType, site: _Site, name: str) -> bool:
         given = node.args
     else:
         return False
-    paths = [path for path in map(_path, given) if path is not None]
+    paths = [path for path in map(path_of, given) if path is not None]
     return any(isinstance(each, (ast.List, ast.Tuple, ast.ListComp)) for each in given) or any(
-        type(each) in (list, tuple) for each in _values(frame, paths)
+        type(each) in (list, tuple) for each in values_of(frame, paths)
     )
 
 

@@ -52,7 +52,8 @@ def _folder_of(package: str) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _is_nobodys(filename: str) -> bool:
+def is_nobodys(filename: str) -> bool:
+    """Whether a file is ours, torch's or NumPy's."""
     return is_machinery(filename) or is_of_numpy(filename)
 
 
@@ -62,7 +63,7 @@ def caller(depth: int = 1) -> Place:
     last = frame
     while frame is not None:
         last = frame
-        if not _is_nobodys(frame.f_code.co_filename):
+        if not is_nobodys(frame.f_code.co_filename):
             break
         frame = frame.f_back
     assert last is not None
