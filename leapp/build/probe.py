@@ -128,7 +128,9 @@ class SecondSession:
         hint = self.hints.get(key) or self.hints.get(final)
         if final in self.fed_back:
             if not entry:
-                self.started[final] = RawTensor.of(plain(tensor))
+                # Of a copy: whoever looks at memory through NumPy lets it look shared from then on.
+                with no_hooks():
+                    self.started[final] = RawTensor.of(plain(tensor).clone())
             if hint is None:  # how it starts is no data of the run
                 return
         if before is None or not self._may_write(tensor):

@@ -14,6 +14,7 @@ from leapp import _compile, errors
 from leapp._spec import ExportFormat
 from leapp.build import probe
 from leapp.bundle.read import load
+from leapp.manifest.model import Range
 from leapp.trace.session import Session, SessionOptions
 
 XS = [-1.0, 0.0, 1.0]
@@ -280,3 +281,32 @@ def test_an_array_that_is_meant_to_be_fixed_is_pinned(probed):
 
     report = probed(meant)
     assert report.ok, report.lines()
+
+
+def with_state(read):
+    """A node whose state starts with ones in every run; ``read`` makes a number of it."""
+
+    def body(session, x):
+        h = torch.ones(4)
+        session.state_tensors("n", {"h": h})
+        session.update_state("n", {"h": h * 0.5 + x})
+        return x * read(h)
+
+    return body
+
+
+def test_starts_of_state_are_no_data_of_the_run(probed):
+    report = probed(with_state(lambda h: h.sum()))
+    assert report.ok, report.lines()
+    assert report.perturbed == ()
+    (shown,) = report.starts
+    assert (shown.port, shown.seen.same, shown.seen.zero, shown.declared) == ("n/h", True, False, False)
+
+
+def test_a_hint_moves_a_state_after_its_start_was_seen(probed):
+    """What is frozen from it shows then."""
+    report = probed(with_state(lambda h: float(h.sum())), hints={"n/h": Range(-1, 1)})
+    assert "fed by float()" in report.lines()[0]
+    assert report.perturbed == ("n/h",)
+    (shown,) = report.starts
+    assert shown.seen.same

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+from pathlib import Path
 
 import pytest
 import torch
@@ -83,18 +85,6 @@ def two_alike():
         other = torch.randn(3)
 
 
-def stated(x=None):
-    """Declared state, with a value of this run."""
-    hidden = torch.rand(3)
-    for _ in range(2):
-        x = annotate.input_tensors("cell", {"x": torch.randn(3)})
-        h = annotate.state_tensors("cell", {"hidden": hidden})
-        h = torch.tanh(h + x)
-        annotate.update_state("cell", {"hidden": h})
-        hidden = h
-        annotate.output_tensors("cell", {"y": h * 2})
-
-
 def nothing_fed_back():
     x = annotate.input_tensors("plain", {"x": torch.randn(3)})
     annotate.output_tensors("plain", {"y": x * 2})
@@ -113,12 +103,20 @@ PIPELINES = {
         '[nodes.filter]\nreset = "fresh"\n[nodes.filter.state]\nlevel = "zeros"\nlast_in = "first-input:x"\n',
     ),
     "two-alike": ("two_alike", ONE, ""),
-    "stated": ("stated", ONE, ""),
-    "stated-constant": ("stated", ONE, '[nodes.cell.state]\nhidden = "constant"\n'),
+    "cell": ("cell.py:main", ONE, ""),
+    "cell-constant": ("cell.py:main", ONE, '[nodes.cell.state]\nhidden = "constant"\n'),
     "misspelt": ("drawn", ONE, '[nodes.filter.state]\nlevle = "zeros"\n'),
     "other-form": ("drawn", ONE, '[nodes.filter.state]\ncount = "first-input:x"\n'),
     "nothing-to-reset": ("nothing_fed_back", ONE, '[nodes.plain]\nreset = "fresh"\n'),
 }  # fmt: skip
+
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def blocks(page):
+    text = (DOCS / page).read_text("utf-8")
+    return dict(re.findall(r"<!-- (?:file|output): (\S+) -->\n```\w+\n(.*?)```", text, re.DOTALL))
 
 
 REPRODUCED = {"fixed", "declared"}
@@ -130,11 +128,13 @@ def results(tmp_path_factory):
     root = tmp_path_factory.mktemp("starts")
     (root / "pyproject.toml").touch()
     (root / "entries.py").write_text(ENTRIES)
+    (root / "cell.py").write_text(blocks("state.md")["cell.py"])
     folder = root / "manifests"
     folder.mkdir()
     for name, (function, formats, extra) in PIPELINES.items():
+        entry = function if ":" in function else f"entries.py:{function}"
         (folder / f"{name}.toml").write_text(
-            f'schema = 1\n[pipeline]\nname = "{name}"\nversion = "1.0.0"\nentry = "entries.py:{function}"\n'
+            f'schema = 1\n[pipeline]\nname = "{name}"\nversion = "1.0.0"\nentry = "{entry}"\n'
             f"[export]\n{formats}\n{extra}"
         )
     results = {}
@@ -202,7 +202,7 @@ def test_the_second_session_is_the_judge(results):
 
 @pytest.mark.parametrize(
     ("name", "node", "state", "sources"),
-    [("drawn", "filter", "level", ["x"]), ("stated", "cell", "hidden", ["x"])],
+    [("drawn", "filter", "level", ["x"]), ("cell", "cell", "hidden", ["x"])],
 )
 def test_a_start_of_one_run_is_an_error_with_three_remedies(results, name, node, state, sources):
     result = results[1][name]
@@ -216,6 +216,12 @@ def test_a_start_of_one_run_is_an_error_with_three_remedies(results, name, node,
         f'{state} = "constant"  # the value of the first run',
         *(f'{state} = "first-input:{source}"  # a copy of an input' for source in sources),
     ]
+
+
+def test_the_page_shows_what_a_build_says(results):
+    said = str(results[1]["cell"].error)
+    expected = blocks("state.md")["cell"].strip()
+    assert said.split("\n")[1:] == expected.split("\n")[1:]
 
 
 def test_two_candidates_are_listed(results):
@@ -232,7 +238,7 @@ def test_what_is_declared_counts(results):
         results[1]["declared"].notes
     )
     assert results[1]["declared"].reproduction.ok
-    _, values = starts(results, "stated-constant")
+    _, values = starts(results, "cell-constant")
     assert all(0 < each < 1 for each in values["cell/hidden"])
 
 
