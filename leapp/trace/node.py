@@ -7,7 +7,7 @@ import random
 import weakref
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 import torch
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from leapp.trace.session import Session
     from leapp.trace.variation import Variation
 
+    _Used: TypeAlias = tuple[torch.Tensor, fx.Node, int, int]
 
 _SAME_VALUES: Final = frozenset({torch.clone, torch.detach, "contiguous", "cpu"})
 """Calls that give what they take, in the same shape and dtype."""
@@ -117,7 +118,7 @@ class Recording:
         self.wires: dict[str, PortId] = {}
         self.graph: NodeGraph | None = None
         self.sample: Sample | None = None
-        self._short_constants: dict[int, tuple[weakref.ref[Any], tuple[Any, ...], fx.Node]] = {}
+        self._short_constants: dict[int, tuple[weakref.ref[Any], tuple[Any, ...], _Used]] = {}
         self._inputs: dict[str, _Input] = {}
         """By port, in order of declaration; those of states come last in the interface."""
         self.states = States(name, self.where)
@@ -496,10 +497,11 @@ class Recording:
             order = sorted(range(owner.ndim), key=lambda axis: -owner.strides[axis])
             self.recorder.laid_out[value.fx] = tuple(order)
 
-    def use_array(
-        self, array: Any, place: Place, made_inside: bool | None = None
-    ) -> tuple[torch.Tensor, fx.Node, int, int]:
+    def use_array(self, array: Any, place: Place, made_inside: bool | None = None) -> _Used:
         """A tensor over a plain array, and the graph node, memory and address that stand for it."""
+        known = self._known_short(array)
+        if known is not None:  # also here, so that a call is recorded alike on its long and its short way
+            return known
         if not array.dtype.isnative and has_torch_dtype(array.dtype.newbyteorder("=")):
             made_inside = self.made_here(array) or made_inside
             array = array.astype(array.dtype.newbyteorder("="))  # the same numbers, in the order that torch knows
@@ -529,7 +531,7 @@ class Recording:
             node, memory, address = self.constants.use(tensor, place, made_inside)
             if array.nbytes <= _SHORT_BYTES:
                 form = self.constants.changes, array.tobytes(), array.shape, array.dtype
-                self._short_constants[id(array)] = weakref.ref(array), form, node
+                self._short_constants[id(array)] = weakref.ref(array), form, (tensor, node, memory, address)
             return tensor, node, memory, address
         forwards = tensor_of(array[tuple(slice(None, None, -1 if stride < 0 else 1) for stride in array.strides)])
         node, _, address = self.constants.use(forwards, place, made_inside)
@@ -540,12 +542,16 @@ class Recording:
 
     def short_constant(self, array: Any) -> fx.Node | None:
         """The node of a small plain array that was a constant before and is as it was; None for any other."""
+        known = self._known_short(array)
+        return None if known is None else known[1]
+
+    def _known_short(self, array: Any) -> _Used | None:
         known = self._short_constants.get(id(array))
         if known is None or known[0]() is not array:
             return None
-        _, form, node = known
+        _, form, used = known
         now = self.constants.changes, array.tobytes(), array.shape, array.dtype  # type: ignore[union-attr]  # an array
-        return node if form == now else None
+        return used if form == now else None
 
     # --- closing --------------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from leapp.graph.check import run_graph
 from leapp.graph.dump import target_name
 from leapp.graph.passes import EXPORT_PASSES
 from leapp.trace import array
+from leapp.trace.same import difference
 
 pytestmark = pytest.mark.filterwarnings("ignore::leapp.errors.UnusedInputWarning")
 
@@ -160,3 +161,18 @@ def test_a_large_call_is_checked_on_a_sample(make_session):
     result, graph = recorded(make_session(), lambda a: np.exp(a) + np.exp(a) * 2.0, values)
     assert np.array_equal(result, np.exp(values) * 3.0) or np.allclose(result, np.exp(values) * 3.0)
     np.testing.assert_allclose(replayed(graph, values[::-1].copy()), result[::-1], rtol=1e-14)
+
+
+def test_a_view_that_is_used_twice_is_recorded_alike_in_every_entry(make_session):
+    def function(a):
+        return np.clip(a * table, -table, table * 2) / table
+
+    assert table.base is not None
+    session = make_session()
+    given = np.arange(6.0).reshape(2, 3)
+    for _ in range(2):  # the second entry knows all these calls
+        recorded(session, function, given)
+    first, second = (entry.graph for entry in session.completed[0].recordings)
+    assert difference(first, second) is None
+    fresh = np.linspace(3, -3, 6).reshape(2, 3)
+    np.testing.assert_array_equal(replayed(second, fresh), function(fresh))
