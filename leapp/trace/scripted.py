@@ -90,7 +90,13 @@ def _source_of(text: str) -> tuple[str, int] | None:
 
 @lru_cache(maxsize=1024)
 def _functions_in(file: str) -> tuple[tuple[int, int, str], ...]:
-    """First line, last line and qualified name of every function of a file, outer ones first."""
+    """First line, last line and qualified name of every function of a file, outer ones first.
+
+    A file that this program did not import is not read: a saved model names the files that it was made from, and a
+    build must not come to depend on them.
+    """
+    if _imported_as(file) is None and file not in linecache.cache:
+        return ()
     try:
         tree = ast.parse("".join(linecache.getlines(file)))
     except SyntaxError:
@@ -111,12 +117,13 @@ def _functions_in(file: str) -> tuple[tuple[int, int, str], ...]:
 
 
 @lru_cache(maxsize=1024)
-def _module_of(file: str) -> str:
+def _imported_as(file: str) -> str | None:
+    """Name of the module that was loaded from a file."""
     for name, module in list(sys.modules.items()):
         known = getattr(module, "__file__", None)
         if known and (known == file or os.path.abspath(known) == file):  # noqa: PTH100 - no resolving of links
             return name
-    return Path(file).stem
+    return None
 
 
 def _line_of(text: str, name: str, otherwise: Line) -> Line:
@@ -128,7 +135,7 @@ def _line_of(text: str, name: str, otherwise: Line) -> Line:
     if is_machinery(file):  # nobody is shown it, but it is where a guard of torch's stands
         return _line(file, line, name, "torch")
     holding = [each[2] for each in _functions_in(file) if each[0] <= line <= each[1]]
-    return _line(file, line, holding[-1] if holding else name, _module_of(file))
+    return _line(file, line, holding[-1] if holding else name, _imported_as(file) or Path(file).stem)
 
 
 # --- a graph, read once --------------------------------------------------------------------------------------------

@@ -2,9 +2,11 @@
 
 import inspect
 import io
+import linecache
 import os
 import subprocess
 import sys
+import warnings
 
 import pytest
 import scripted_cases as cases
@@ -254,3 +256,23 @@ def test_a_process_without_torchscript():
         [sys.executable, "-c", code], env={**os.environ, "PYTORCH_JIT": "0"}, capture_output=True, text=True, check=True
     )
     assert "mul" in done.stdout
+
+
+def test_the_files_that_a_saved_model_was_made_from_are_not_read(record, tmp_path, monkeypatch):
+    (tmp_path / "made_elsewhere.py").write_text(
+        "import torch\n\n\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        return torch.tanh(x) * 2\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    import made_elsewhere
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        torch.jit.trace(made_elsewhere.Model(), torch.zeros(2)).save(tmp_path / "model.pt")
+        loaded = torch.jit.load(tmp_path / "model.pt")
+    monkeypatch.delitem(sys.modules, "made_elsewhere")
+    linecache.clearcache()
+    recorded = record(loaded, torch.randn(2))
+    assert str(tmp_path / "made_elsewhere.py") not in linecache.cache
+    fresh = torch.randn(2)
+    assert torch.equal(recorded(fresh), torch.tanh(fresh) * 2)
+    assert str(recorded.graph.sources["tanh"]).endswith("made_elsewhere.py:6")
