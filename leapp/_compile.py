@@ -33,7 +33,7 @@ from leapp.graph.dump import graph_digest, graph_json, graph_text, op_counts
 from leapp.graph.passes import EXPORT_PASSES
 from leapp.graph.passes.reset_port import RESET, reset_port
 from leapp.pipeline import start
-from leapp.pipeline.port_rules import named_in_script
+from leapp.pipeline.port_rules import contradictions, named_in_script
 from leapp.pipeline.start import StartRules
 from leapp.pipeline.ticks import TracedTicks, rounds
 from leapp.pipeline.wiring import NodeWires, PortNames, final_names, renamed, wire
@@ -205,7 +205,7 @@ def _check_nodes(session: Session, options: CompileOptions) -> None:
         raise OnlyNodeError(manifest=options.manifest, node=options.only, known=", ".join(names))
 
 
-def _prepared(session: Session, options: CompileOptions) -> tuple[Sequence[_Node], PipelineSpec]:
+def _prepared(session: Session, options: CompileOptions) -> tuple[list[_Node], PipelineSpec]:
     """Final names, formats, meaning and wiring of all nodes."""
     formats: dict[str, tuple[ExportFormat, ...] | None] = {}
     brought: dict[str, BroughtModel | None] = {}
@@ -238,7 +238,11 @@ def _prepared(session: Session, options: CompileOptions) -> tuple[Sequence[_Node
             node if node.spec.name == options.only else replace(node, formats=None, brought=None) for node in nodes
         ]
     nodes, pipeline = _started(nodes, pipeline, options.starts)
-    return _described(session, nodes, pipeline, options.port_rules)
+    nodes, pipeline = _described(session, nodes, pipeline, options.port_rules)
+    for warning in contradictions(pipeline):
+        session.warnings.append(warning)
+        warnings.warn(warning, stacklevel=6)  # the line that calls compile_graph()
+    return nodes, pipeline
 
 
 def _started(nodes: Sequence[_Node], pipeline: PipelineSpec, rules: StartRules) -> tuple[list[_Node], PipelineSpec]:
@@ -330,8 +334,8 @@ def _other_value(value: torch.Tensor) -> torch.Tensor:
 
 
 def _described(
-    session: Session, nodes: Sequence[_Node], pipeline: PipelineSpec, rules: PortRules | None
-) -> tuple[Sequence[_Node], PipelineSpec]:
+    session: Session, nodes: list[_Node], pipeline: PipelineSpec, rules: PortRules | None
+) -> tuple[list[_Node], PipelineSpec]:
     """In a build: the manifest's facts on the ports, whose names and kinds are checked."""
     if rules is None:
         return nodes, pipeline

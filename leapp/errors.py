@@ -528,6 +528,13 @@ class WireLostWarning(LeappWarning):
     remedy = "Move that computation into a node, or call annotate.mirror_leapp_tags(source, target) when the values are equal."
 
 
+class WireMeaningWarning(LeappWarning):
+    """The two ends of a wire say different things of the one value that it carries."""
+
+    what = "Wire {source} -> {target}: {key} is {first!r} where it begins and {second!r} where it ends."
+    remedy = "One of the two is wrong, or the value has to be reordered or converted inside a node."
+
+
 class SessionReplacedWarning(LeappWarning):
     """``start`` was called while a session was open."""
 

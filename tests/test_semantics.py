@@ -315,7 +315,9 @@ def test_outputs_are_checked_as_well_and_names_may_not_collide(session):
     ],
 )
 @pytest.mark.parametrize("direction", ["input", "output"])
-def test_a_later_entry_must_say_the_same(session, direction, second, words):
+@pytest.mark.parametrize("kept", [5, 1])
+def test_a_later_entry_must_say_the_same(tmp_path, kept, direction, second, words):
+    leapp.start("p", save_path=tmp_path, max_cached_io=kept)
     first = {"kind": "k", "element_names": ["a", "b"]}
 
     def enter(facts):
@@ -363,3 +365,36 @@ def test_free_fields_of_a_pipeline_are_checked(extra, words):
         GraphConfigs(extra=extra)
     assert words in str(caught.value)
     assert "GraphConfigs" in str(caught.value)
+
+
+# --- wires ---------------------------------------------------------------------------------------------------------
+
+
+def test_ends_of_a_wire_that_contradict_each_other_are_named(session):
+    def two(first, second, unit):
+        x = annotate.input_tensors("a", {"x": torch.ones(2)})
+        y = annotate.output_tensors("a", TensorSemantics("y", x * 2, None, first, {"unit": "rad"}), export_with=None)
+        y = annotate.input_tensors("b", TensorSemantics("y", y, None, second, {"unit": unit}))
+        annotate.output_tensors("b", {"z": y * 2}, export_with=None)
+        leapp.stop()
+
+    two(["hip", "knee"], ["knee", "hip"], "deg")
+    with pytest.warns(errors.WireMeaningWarning) as caught:
+        leapp.compile_graph()
+    assert caught[0].filename == __file__
+    texts = [str(each.message) for each in caught]
+    assert len(texts) == 2
+    assert "Wire a/y -> b/y: element_names is [['hip', 'knee']] where it begins and [['knee', 'hip']]" in texts[0]
+    assert "unit is 'rad'" in texts[1]
+    assert "WireMeaningWarning" in (session / "log.txt").read_text()
+
+
+def test_ends_that_agree_or_of_which_one_says_nothing_are_not(session, recwarn):
+    x = annotate.input_tensors("a", {"x": torch.ones(2)})
+    said = TensorSemantics("y", x * 2, "target/joint/position", ["hip", "knee"], {"unit": "rad"})
+    y = annotate.output_tensors("a", said, export_with=None)
+    y = annotate.input_tensors("b", TensorSemantics("y", y, "state/joint/position", extra={"unit": "rad"}))
+    annotate.output_tensors("b", {"z": y * 2}, export_with=None)
+    leapp.stop()
+    leapp.compile_graph()
+    assert [each for each in recwarn if issubclass(each.category, leapp.LeappWarning)] == []

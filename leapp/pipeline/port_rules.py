@@ -6,13 +6,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from leapp._spec import NodeSpec, Port
-from leapp.errors import JointNamesMissingError, ManifestWinsWarning, NoSuchPortError
+from leapp.errors import JointNamesMissingError, ManifestWinsWarning, NoSuchPortError, WireMeaningWarning
 from leapp.kinds import needs_element_names
 from leapp.manifest.problems import key_text, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from leapp._spec import PipelineSpec
     from leapp.pipeline.wiring import PortNames
     from leapp.semantics import PortFacts
 
@@ -133,6 +134,25 @@ class PortRules:
                 manifest=self.manifest, count=len(missing), detail="\n".join(missing.values()),
                 example=_table(next(iter(missing))), ports=", ".join(f'"{each}"' for each in missing),
             )  # fmt: skip
+
+
+def contradictions(pipeline: PipelineSpec) -> Iterator[WireMeaningWarning]:
+    """Wires whose ends name other elements or another unit, of this tick and of the next."""
+    ports = {
+        (direction, f"{node.name}/{port.name}"): port.semantics
+        for node in pipeline.nodes
+        for direction, each in (("output", node.outputs), ("input", node.inputs))
+        for port in each
+    }
+    for flow in (pipeline.data_flow, pipeline.feedback_flow):
+        for source, targets in flow.items():
+            for target in targets:
+                first, second = ports["output", source], ports["input", target]
+                for key in ("element_names", "temporal_period_ms", "unit"):
+                    if None not in (first.get(key), second.get(key)) and first[key] != second[key]:
+                        yield WireMeaningWarning(
+                            source=source, target=target, key=key, first=first[key], second=second[key]
+                        )
 
 
 def _directions(named: NamedPort, spec: NodeSpec, names: PortNames) -> Iterator[str]:

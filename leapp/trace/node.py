@@ -44,7 +44,7 @@ from leapp.trace.module_state import Buffer, is_watchable, registered
 from leapp.trace.recorder import NO_MEMORY, OpInfo, Recorder, free_name
 from leapp.trace.scalar import settle
 from leapp.trace.source import Place, source_line
-from leapp.trace.state import BUFFER, States, form_of, form_text
+from leapp.trace.state import BUFFER, States, form_text, port_of
 from leapp.trace.tensor import TRACED, mark, unmark
 
 if TYPE_CHECKING:
@@ -919,7 +919,7 @@ class NodeTrace:
     passing: bool = False
     """Open, but not recorded any more: enough samples are kept."""
     entries: int = 0
-    passing_inputs: dict[str, TensorSpec] = field(default_factory=dict)
+    passing_inputs: dict[str, Port] = field(default_factory=dict)
     """Inputs that were declared in an entry that is not recorded."""
     passing_states: States | None = None
     """Those of an entry that is not recorded."""
@@ -953,28 +953,43 @@ class NodeTrace:
         """Raise SampleMismatchError when the last entry has another interface than the first."""
         last = self.recordings[-1].graph
         assert last is not None
-        self._check_ports("input", {port.name: port.spec for port in last.spec.inputs})
-        self._check_ports("output", {port.name: port.spec for port in last.spec.outputs})
+        self._check_ports("input", {port.name: port for port in last.spec.inputs})
+        self._check_ports("output", {port.name: port for port in last.spec.outputs})
 
     def check_passing(self, outputs: Sequence[Leaf]) -> None:
         """The same for an entry that is not recorded; call it with hooks off."""
         states = self.passing_states.declared if self.passing_states is not None else {}
-        self._check_ports("input", {**self.passing_inputs, **{name: state.spec for name, state in states.items()}})
-        self._check_ports("output", {leaf.port: form_of(leaf.tensor) for leaf in outputs})
+        declared = {name: Port(name, state.spec) for name, state in states.items()}
+        self._check_ports("input", {**self.passing_inputs, **declared})
+        self._check_ports("output", {leaf.port: port_of(leaf) for leaf in outputs})
 
-    def _check_ports(self, direction: str, new: Mapping[str, TensorSpec]) -> None:
+    def _check_ports(self, direction: str, new: Mapping[str, Port]) -> None:
         first = self.recordings[0].graph
         assert first is not None
-        old = {port.name: port.spec for port in (first.spec.inputs if direction == "input" else first.spec.outputs)}
+        old = {port.name: port for port in (first.spec.inputs if direction == "input" else first.spec.outputs)}
         # Of an entry that is not recorded, what a module holds is looked at when it closes, and no order is known.
         unseen = {name for name, how in self.state.items() if how == BUFFER and name not in new}
         known = [name for name in old if name not in unseen]
         if known != list(new) and (not self.passing_inputs or set(known) != set(new)):
             raise SampleMismatchError(node=self.name, difference=f"{direction}s {list(new)} instead of {known}")
-        for port, spec in new.items():
-            if old[port] != spec:
-                difference = f"{direction} {port!r} is {form_text(spec)} instead of {form_text(old[port])}"
-                raise SampleMismatchError(node=self.name, difference=difference)
+        for name, port in new.items():
+            difference = _port_difference(old[name], port)
+            if difference:
+                raise SampleMismatchError(node=self.name, difference=f"{direction} {name!r} {difference}")
+
+
+def _port_difference(before: Port, now: Port) -> str:
+    """How a port of a later entry differs from the first one's, in words."""
+    if before.spec != now.spec:
+        return f"is {form_text(now.spec)} instead of {form_text(before.spec)}"
+    for key in dict.fromkeys((*before.semantics, *now.semantics)):
+        if key not in now.semantics:
+            return f"lost its {key}"
+        if key not in before.semantics:
+            return f"got {key} = {now.semantics[key]!r}, which it did not have"
+        if before.semantics[key] != now.semantics[key]:
+            return f"has {key} = {now.semantics[key]!r} instead of {before.semantics[key]!r}"
+    return ""
 
 
 class CollectorPause:

@@ -44,7 +44,7 @@ from leapp.trace.node import CollectorPause, GivenModule, NodeTrace, Recording, 
 from leapp.trace.patches import Patches
 from leapp.trace.recorder import NO_MEMORY
 from leapp.trace.source import Place, caller, source_line
-from leapp.trace.state import States, flat_states, form_of, form_text
+from leapp.trace.state import States, flat_states, form_of, form_text, port_of
 from leapp.trace.tensor import mark, note_lost, unmark
 from leapp.trace.variation import ModuleWatch
 
@@ -213,7 +213,7 @@ class Session:
                 node.passing_states = States(name, self._where)
             if node.passing:
                 with no_hooks():
-                    node.passing_inputs.update({leaf.port: form_of(leaf.tensor) for leaf in leaves})
+                    node.passing_inputs.update({leaf.port: port_of(leaf) for leaf in leaves})
                 return {}
             if node.current is None:
                 self._begin(node, place)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from leapp import _dtypes
-from leapp._spec import TensorSpec
+from leapp._spec import Port, TensorSpec
 from leapp.errors import (
     StateFormError,
     StateKindError,
@@ -142,6 +142,11 @@ class States:
                     node=self._node, state=state.name, where=self._where(place),
                     why="an output has the same name, and an updated state is an output port itself",
                 )  # fmt: skip
+
+
+def port_of(leaf: Leaf) -> Port:
+    """The port that a tensor or array is; call it with hooks off."""
+    return Port(leaf.port, form_of(leaf.tensor), leaf.semantics)
 
 
 def form_text(spec: TensorSpec) -> str:
