@@ -615,10 +615,11 @@ def _initial_values(pipeline: PipelineSpec, nodes: Sequence[_Node], staging: Pat
 
 
 def _write_evidence(session: Session, nodes: Sequence[_Node], staging: Path) -> None:
-    """Samples, source lines and notes."""
+    """Samples, source lines, roles of constants, notes."""
     evidence = staging / "evidence"
     (evidence / "samples").mkdir(parents=True)
     (evidence / "sources").mkdir()
+    (evidence / "constants").mkdir()
     for node in nodes:
         samples.write_samples(evidence / "samples" / f"{node.spec.name}.safetensors", node.samples)
         if node.resets:
@@ -629,6 +630,8 @@ def _write_evidence(session: Session, nodes: Sequence[_Node], staging: Path) -> 
             for op, source in node.recording.sources.items()
         }
         (evidence / "sources" / f"{node.spec.name}.json").write_bytes(readable_json(lines))
+        roles: dict[str, JSON] = dict(sorted(node.trace.recordings[0].constants.roles.items()))
+        (evidence / "constants" / f"{node.spec.name}.json").write_bytes(readable_json(roles))
     (evidence / "notes.json").write_bytes(readable_json(_notes(session, nodes)))
 
 

@@ -199,6 +199,7 @@ def _parser() -> argparse.ArgumentParser:
 
     inspect = _command(commands, "inspect", _inspect, "show nodes, ports, wiring, model files and digests of a bundle")
     _add_bundles(inspect, None)
+    inspect.add_argument("--snippet", choices=("python", "cpp", "js"), help="print a program that runs this bundle")
     inspect.add_argument("--svg", metavar="FILE", type=Path, help="draw the pipeline instead, as SVG; - is stdout")
     inspect.add_argument("--png", metavar="FILE", type=Path, help="draw the pipeline instead, as PNG")
 
@@ -483,7 +484,11 @@ def _inspect(arguments: argparse.Namespace) -> int:
 
     facts = collect(load(arguments.bundle).folder)
     code = EXIT_OK if facts.status == "ok" else EXIT_CHECK_FAILED
-    if arguments.svg is not None or arguments.png is not None:
+    if arguments.snippet is not None:
+        from leapp.report.snippets import snippet
+
+        print(snippet(facts, arguments.bundle.resolve(), arguments.snippet), end="")
+    elif arguments.svg is not None or arguments.png is not None:
         _draw(facts, arguments)
     elif arguments.json:
         _print_json(as_json(facts))

@@ -726,6 +726,14 @@ class PictureError(BundleError, RuntimeError):
     remedy = "The bundle is complete without it; `leapp inspect BUNDLE` tells the same in words."
 
 
+class SnippetError(BundleError, LookupError):
+    """A bundle cannot be run in the language that was asked for."""
+
+    exit_code = 2
+    what = "Nothing in {language} runs {node!r}: it needs {needed}, and there is: {known}."
+    remedy = "Export the node in that format as well, or ask for another language."
+
+
 class OutputFileError(LeappError, OSError):
     """A file that a command was to write could not be written."""
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from leapp._dtypes import BY_NAME
 from leapp._spec import NodeSpec
 from leapp.bundle.contract import parse_contract
 from leapp.bundle.read import parse_node_manifest
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from leapp._spec import JSON
-    from leapp.bundle.schema import Artifact, Constant
+    from leapp.bundle.schema import Artifact
 
 
 FIRST_INPUT: Final = "first-input:"
@@ -36,16 +38,47 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
+class ConstantFacts:
+    """A tensor that is part of a recording."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    sha256: str
+    role: str = ""
+    """``parameter``, ``buffer`` or ``constant``; empty where the evidence does not say."""
+    source: str = ""
+    """The user's line that used it first."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Of its elements."""
+        return math.prod(self.shape) * BY_NAME[self.dtype].size_bytes
+
+
+@dataclass(frozen=True, slots=True)
 class NodeFacts:
     """All that is known of one node."""
 
     spec: NodeSpec
     artifacts: tuple[Artifact, ...] = ()
-    constants: tuple[Constant, ...] = ()
+    constants: tuple[ConstantFacts, ...] = ()
     op_counts: Mapping[str, int] = field(default_factory=dict)
     steps: tuple[Step, ...] = ()
     digests: Mapping[str, str] = field(default_factory=dict)
     """Named digests, such as those of graph and weights."""
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """A place where a traced value left the trace, or that says that something is meant."""
+
+    node: str
+    kind: str
+    """As the recording calls it: ``escape``, ``branch-allowed``, ``guard``, ``constant``, ..."""
+    op: str
+    source: str
+    function: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +101,17 @@ class Facts:
     """Per input ``node/port`` that is fed back: what it holds at the first tick, in words."""
     checks: tuple[CheckRow, ...] = ()
     warnings: tuple[str, ...] = ()
+    noted: tuple[Noted, ...] = ()
+    start_notes: Mapping[str, str] = field(default_factory=dict)
+    """Per input that is fed back: what should be known of how it starts."""
+    initial_values: str = ""
+    """Path of the file of first-tick values in the bundle; empty where nothing is fed back."""
+    session: Mapping[str, Any] = field(default_factory=dict)
+    """How the build set up the session; empty outside a build."""
+    probe: tuple[Mapping[str, Any], ...] = ()
+    """What each probing run of a build found."""
+    reproduction: Mapping[str, Any] = field(default_factory=dict)
+    """What a build's reproduction found."""
 
 
 def collect(folder: Path) -> Facts:
@@ -80,6 +124,8 @@ def collect(folder: Path) -> Facts:
     contract = parse_contract(runtime_file.read_bytes(), runtime_file)
     pipeline = contract["pipeline"]
     nodes = tuple(_node(folder, name) for name in contract["models"])
+    evidence = folder / "evidence"
+    notes = _json_of(evidence / "notes.json") or {}
     checks = rows_of_checks(_json_of(folder / "evidence" / "checks.json") or [])
     return Facts(
         name=runtime_file.stem,
@@ -95,9 +141,16 @@ def collect(folder: Path) -> Facts:
         toolchain=contract["system information"],
         starts=_starts(folder, nodes, pipeline),
         checks=checks,
-        warnings=tuple(
-            each["text"] for each in (_json_of(folder / "evidence" / "notes.json") or {}).get("warnings", ())
+        warnings=tuple(each["text"] for each in notes.get("warnings", ())),
+        noted=tuple(
+            Noted(each["node"], each["kind"], each["op"], f"{each['file']}:{each['line']}", each.get("function", ""))
+            for each in notes.get("escapes", ())
         ),
+        start_notes={each["port"]: each["note"] for each in notes.get("starts", ()) if each["note"]},
+        initial_values=pipeline.get("initial_values") or "",
+        session=_json_of(evidence / "session.json") or {},
+        probe=tuple((_json_of(evidence / "probe.json") or {}).get("runs", ())),
+        reproduction=_json_of(evidence / "reproduction.json") or {},
     )
 
 
@@ -107,11 +160,18 @@ def _node(folder: Path, name: str) -> NodeFacts:
     manifest = parse_node_manifest(path.read_bytes(), path)
     graph = _json_of(home / "graph.json") or {}
     sources = _json_of(folder / "evidence" / "sources" / f"{name}.json") or {}
+    roles = _json_of(folder / "evidence" / "constants" / f"{name}.json") or {}
+    used = {each["target"]: sources[each["id"]] for each in graph.get("ops", ()) if each["id"] in sources}
     digests = {"Graph": manifest.graph_sha256, "Weights": manifest.weights_sha256 if manifest.constants else None}
     return NodeFacts(
         NodeSpec(name, tuple(port.port() for port in manifest.inputs), tuple(port.port() for port in manifest.outputs)),
         artifacts=manifest.artifacts,
-        constants=manifest.constants,
+        constants=tuple(
+            ConstantFacts(
+                each.name, each.dtype, each.shape, each.sha256, roles.get(each.name, ""), _place(used.get(each.name))
+            )
+            for each in manifest.constants
+        ),
         op_counts=manifest.ops,
         steps=tuple(_step(each, sources.get(each["id"])) for each in graph.get("ops", ())),
         digests={key: value for key, value in digests.items() if value},
@@ -122,10 +182,14 @@ def _step(step: Mapping[str, Any], source: Mapping[str, Any] | None) -> Step:
     arguments = [argument_text(each) for each in step.get("args", ())]
     arguments += [f"{key}={argument_text(each)}" for key, each in step.get("kwargs", {}).items()]
     result = f"{step['dtype']} {shape_text(step['shape'])}" if "dtype" in step else ""
-    place = f"{source['file']}:{source['line']}" if source else ""
+    place = _place(source)
     if step.get("op") == "get_attr":  # a constant is fetched; its own name is the target
         return Step(step["id"], "constant", step["target"], result, place)
     return Step(step["id"], step["target"], ", ".join(arguments), result, place)
+
+
+def _place(source: Mapping[str, Any] | None) -> str:
+    return f"{source['file']}:{source['line']}" if source else ""
 
 
 def _starts(folder: Path, nodes: Sequence[NodeFacts], pipeline: Mapping[str, Any]) -> dict[str, str]:
@@ -138,7 +202,7 @@ def _starts(folder: Path, nodes: Sequence[NodeFacts], pipeline: Mapping[str, Any
         if isinstance(start := said.get(target), str) and start.startswith(FIRST_INPUT):
             starts[target] = f"the first {start.removeprefix(FIRST_INPUT)}"
         elif target in values:
-            starts[target] = "recorded values" if any(values[target].data) else "zeros"
+            starts[target] = "stored values" if any(values[target].data) else "zeros"
     return starts
 
 

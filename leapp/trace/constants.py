@@ -251,6 +251,8 @@ class Constants:
         self._module_names: dict[int, tuple[Any, dict[int, tuple[str, torch.Tensor]]]] = {}
         self._given: list[torch.nn.Module] = []
         """Modules that ``annotate.module`` was given."""
+        self.roles: dict[str, str] = {}
+        """Of those that are left in the end: ``parameter``, ``buffer`` or ``constant``. Evidence only."""
         self._searched = 0
         """How many names of modules were looked at so far."""
 
@@ -555,6 +557,7 @@ class Constants:
         result: dict[str, torch.Tensor] = {}
         targets: dict[fx.Node, str] = {}
         anonymous = 0
+        roles = self._roles()
         for constant in alive:
             if constant.name is None:
                 target = f"{ANONYMOUS}{anonymous}"
@@ -564,9 +567,18 @@ class Constants:
             constant.node.target = target
             targets[constant.node] = target
             result[target] = constant.snapshot
+            self.roles[target] = roles.get(constant.name or "", "constant")
         self._recorder.free_names(targets, lambda node: targets[node].replace(".", "_"))
         self._references = {targets[constant.node]: constant for constant in alive if constant.digest is not None}
         return result
+
+    def _roles(self) -> dict[str, str]:
+        """Qualified name -> what it is in its module."""
+        return {
+            name: "parameter" if isinstance(tensor, torch.nn.Parameter) else "buffer"
+            for _, named in self._module_names.values()
+            for name, tensor in named.values()
+        }
 
     def digests(self) -> dict[str, str]:
         """Digests of the large constants, after making sure that they did not move since their use."""

@@ -12,7 +12,7 @@ from itertools import combinations, pairwise
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-import pipelines
+import drawn_pipelines as pipelines
 import pytest
 from drawn_pipelines import PIPELINES
 
