@@ -249,11 +249,18 @@ class _Loader(_BaseLoader):  # type: ignore[misc]  # the faster one where PyYAML
         return result
 
 
-def parse_contract(data: bytes, path: Path | str) -> dict[str, Any]:
-    """The runtime file as plain values. Raises BundleFormatError where it is not one, nor YAML without aliases."""
+def parse_contract(data: bytes, path: Path | str, *, aliases: bool = False) -> dict[str, Any]:
+    """The runtime file as plain values. Raises BundleFormatError where it is not one.
+
+    Args: aliases: whether YAML's are taken. Ours has none; other writers make one of every list that they write twice.
+    """
     try:
         # An alias makes a small file unfold into a huge value, and we never write one.
-        if b"*" in data and any(isinstance(each, yaml.AliasEvent) for each in yaml.parse(data, Loader=_BaseLoader)):
+        if (
+            not aliases
+            and b"*" in data
+            and any(isinstance(each, yaml.AliasEvent) for each in yaml.parse(data, Loader=_BaseLoader))
+        ):
             raise BundleFormatError(path=str(path), why="aliases are not allowed")
         value = yaml.load(data, Loader=_Loader)  # noqa: S506  # derives from SafeLoader
     except (yaml.YAMLError, RecursionError, ValueError, TypeError) as error:

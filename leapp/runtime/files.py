@@ -101,7 +101,7 @@ def open_files(path: Path | str, model_dirs: Sequence[Path | str] = ()) -> Files
         named = folder / bundle.contract_file
         if path.suffix not in _SUFFIXES or path.is_dir() or path.name == named.name:
             if bundle.status != "ok":
-                warnings.warn(FailedBundleWarning(path=bundle.folder), stacklevel=4)
+                warnings.warn(FailedBundleWarning(path=bundle.folder), stacklevel=3)
             return Files(named, bundle.contract, bundle.name, folders, bundle)
         why = f"the runtime file of the bundle in this folder is {named.name}"
         raise NotABundleError(path=str(path), why=why)
@@ -109,7 +109,7 @@ def open_files(path: Path | str, model_dirs: Sequence[Path | str] = ()) -> Files
         path = _only_contract(path)
     if not path.is_file():
         raise NotABundleError(path=str(path), why="it does not exist")
-    return Files(path, parse_contract(path.read_bytes(), path), path.stem, folders)
+    return Files(path, parse_contract(path.read_bytes(), path, aliases=True), path.stem, folders)
 
 
 def _only_contract(folder: Path) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -171,10 +170,12 @@ class InferenceManager:
 
 
 def _torch_if_installed() -> Any:
-    if importlib.util.find_spec("torch") is None:
+    try:
+        import torch
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
         return None
-    import torch
-
     return torch
 
 
@@ -246,7 +247,7 @@ def _mock(port: Port, random: np.random.Generator) -> npt.NDArray[Any]:
     if spec.dtype.startswith("complex"):
         values = values + 1j * random.normal(size=spec.shape)
     if spec.dtype == "bfloat16":  # the upper half of a float32
-        return (values.astype(np.float32).view(np.uint32) >> np.uint32(16)).astype(np.uint16)
+        return np.asarray((values.astype(np.float32).view(np.uint32) >> np.uint32(16)).astype(np.uint16))
     if "int" in spec.dtype:
         values = np.floor(values)
     return np.asarray(values, spec.dtype)

@@ -223,9 +223,32 @@ def _exported(path: Path, spec: NodeSpec) -> TorchModel:
     # The module would sort its arguments into Python structures and back, which takes longer than a small model.
     module.graph.set_codegen(CodeGen())
     module.recompile()
-    names = program.graph_signature.user_inputs
-    written = {names.index(name) for name in program.graph_signature.user_inputs_to_mutate.values()}
-    return TorchModel("pt2", spec, module.forward, frozenset(written))
+    return TorchModel("pt2", spec, module.forward, _written(module.graph))
+
+
+def _written(graph: Any) -> frozenset[int]:
+    """Positions of the inputs that an exported graph writes into, itself or through a view."""
+    written: set[int] = set()
+    inputs: dict[Any, frozenset[int]] = {}  # node -> inputs whose memory it may be
+    for node in graph.nodes:
+        if node.op == "placeholder":
+            inputs[node] = frozenset({len(inputs)})
+            continue
+        seen: set[int] = set()
+        schema = getattr(node.target, "_schema", None)
+        given = zip(schema.arguments, node.args, strict=False) if schema is not None else ()
+        named = {each.name: each for each in schema.arguments} if schema is not None else {}
+        for argument, value in (*given, *((named[key], value) for key, value in node.kwargs.items() if key in named)):
+            if argument.alias_info is None:
+                continue
+            for each in value if isinstance(value, list | tuple) else [value]:
+                seen |= inputs.get(each, frozenset())
+                if argument.alias_info.is_write:
+                    written |= inputs.get(each, frozenset())
+        if schema is None:  # an element of what an op gave, for one
+            seen = {at for each in node.all_input_nodes for at in inputs[each]}
+        inputs[node] = frozenset(seen)
+    return frozenset(written)
 
 
 class CallableModel:

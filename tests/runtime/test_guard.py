@@ -1,0 +1,87 @@
+"""Outputs that no machine should follow are refused by port and element, and undone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from pipelines import Pipeline, port
+
+import leapp
+from leapp import errors
+
+
+@pytest.fixture(params=["model", "function"])
+def build(tmp_path, request):
+    """``y = a / b`` with names and a range, ``held`` fed back, ``inner`` between two nodes."""
+
+    def make(**semantics):
+        pipeline = Pipeline(tmp_path)
+        y = port("y", 2, 2, element_names=[None, ["hip", "knee"]], range=[-10, 10], **semantics)
+        inputs, outputs = [port("a", 2, 2), port("b", 2, 2), port("held", 2, 2)], [y, port("inner", 2, 2)]
+        ops = [("Div", "a b", "y"), ("Div", "held b", "inner")]
+        functions = {}
+        if request.param == "function":
+            ops = None
+            functions = {"div": lambda v: {"y": v["a"] / v["b"], "inner": v["held"] / v["b"]}}
+        pipeline.node("div", inputs, outputs, ops)
+        pipeline.node("keep", [port("inner", 2, 2)], [port("next", 2, 2)], [("Mul", "inner inner", "next")])
+        pipeline.wires(
+            data_flow={"div/inner": ["keep/inner"]},
+            feedback_flow={"keep/next": ["div/held"]},
+            inputs={"div": ["a", "b"]},
+            outputs={"div": ["y"], "keep": ["next"]},
+        )
+        pipeline.start(div__held=np.ones((2, 2), "f"))
+        return lambda **options: leapp.InferenceManager(pipeline.write(), callables=functions, **options)
+
+    return make
+
+
+def inputs(a, b=1.0):
+    return {"div/a": np.full((2, 2), 1, "f") * np.float32(a), "div/b": np.full((2, 2), b, "f")}
+
+
+def test_a_value_outside_its_range(build):
+    run = build()(guard=True)
+    run(inputs(3))
+    with pytest.raises(errors.GuardError) as caught:
+        run(inputs([[3, 3], [3, -11]]))
+    assert "Output 'div/y' is -11.0 at [1, 1] (knee): its range is [-10, 10]." in str(caught.value)
+    assert run.outputs["div/y"].tolist() == [[3, 3], [3, 3]]
+    assert run.inputs["div/a"].tolist() == [[3, 3], [3, 3]]
+    run(inputs(10))
+    run(inputs(-10))
+
+
+def test_what_is_not_finite(build):
+    run = build()(guard=True)
+    with pytest.raises(errors.GuardError, match=r"Output 'div/y' is nan at \[0, 0\] \(hip\): it is not finite"):
+        run(inputs(np.nan))
+    # The value between the nodes is infinite as well; what is named is what leaves, or is fed back.
+    with pytest.raises(ArithmeticError, match="'keep/next' is inf"):
+        run(inputs(0, 1e-30))
+    assert run.feedback_inputs["div/held"].tolist() == [[1, 1], [1, 1]]
+
+
+def test_without_a_guard_all_passes(build):
+    run = build()()
+    assert run(inputs([[1, np.nan], [np.inf, 1e30]]))["div/y"].isnan().sum() == 1
+
+
+@pytest.mark.parametrize("limits", [[1, -1], [1], "big", [["a"], ["b"]]])
+def test_a_range_that_is_none(tmp_path, limits):
+    pipeline = Pipeline(tmp_path).node("n", [port("x", 2)], [port("y", 2, range=limits)], [("Identity", "x", "y")])
+    path = pipeline.wires(inputs={"n": ["x"]}, outputs={"n": ["y"]}).write()
+    leapp.InferenceManager(path)
+    with pytest.raises(errors.BundleFormatError, match="of output 'n/y' is no pair of a lower and an upper bound"):
+        leapp.InferenceManager(path, guard=True)
+
+
+def test_integers_have_ranges_too(tmp_path):
+    ports = [port("x", 2, dtype="int64")], [port("y", 2, dtype="int64", range=[0, 5])]
+    pipeline = Pipeline(tmp_path).node("n", *ports, [("Identity", "x", "y")])
+    run = leapp.InferenceManager(pipeline.wires(inputs={"n": ["x"]}, outputs={"n": ["y"]}).write(), guard=True)
+    assert run({"n/x": torch.tensor([0, 5])})["n/y"].tolist() == [0, 5]
+    with pytest.raises(errors.GuardError, match=r"'n/y' is 6 at \[1\]"):
+        run({"n/x": torch.tensor([0, 6])})
