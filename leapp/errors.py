@@ -206,7 +206,10 @@ class StaleValueError(ForeignValueError):
     """A value that an earlier entry of the same node computed was used again."""
 
     what = "A value that an earlier entry of node {user!r} computed was used in it again at {where}: it is state."
-    remedy = "Hand it in with annotate.input_tensors({user!r}, ...) and give its next value as an output."
+    remedy = (
+        "Declare it: x = annotate.state_tensors({user!r}, {{'x': x}}), and annotate.update_state({user!r}, {{'x': next}}) "
+        "before the outputs. Registered buffers of an nn.Module: annotate.module({user!r}, module) in every entry."
+    )
 
 
 class StateOutsideNodeError(TraceError):

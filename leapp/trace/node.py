@@ -582,7 +582,7 @@ class Recording:
                 self._output_node(leaf, place) if self._computed(leaf) else self._plain_node(leaf.tensor, place)
                 for leaf in static
             ]
-            nodes += [self._output_node(leaf, place) for leaf in following]
+            nodes += [self._state_node(leaf, place) for leaf in following]
         leaves = [leaf._replace(tensor=as_tensor(leaf.tensor)) for leaf in leaves]
         static = [leaf._replace(tensor=as_tensor(leaf.tensor)) for leaf in static]
         following = [leaf._replace(tensor=as_tensor(leaf.tensor)) for leaf in following]
@@ -625,6 +625,12 @@ class Recording:
         for name, state in _other_generators().items():
             if state != self._other_random_before[name]:
                 self.session.escapes.random(f"a call into {name}", self.name, recorded=False)
+
+    def _state_node(self, leaf: Leaf, place: Place) -> Any:
+        """The next value of a state; a module may put a plain tensor in a buffer's place, which starts it anew."""
+        if self.states.declared[leaf.port].how == BUFFER and value_of(leaf.tensor) is None:
+            return self._plain_node(leaf.tensor, place)
+        return self._output_node(leaf, place)
 
     def _is_recorded(self, leaf: Leaf, place: Place) -> bool:
         """Whether recorded calls lead to an output of a brought model. Raises for a value of another node."""

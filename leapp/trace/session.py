@@ -144,6 +144,11 @@ class Session:
         stack = self._open.get(threading.get_ident())
         return stack[-1] if stack else None
 
+    def is_passing(self, name: str) -> bool:
+        """Whether an entry of a node is open that is not recorded."""
+        node = self.nodes.get(name)
+        return node is not None and node.passing
+
     @contextlib.contextmanager
     def hooked(self) -> Iterator[None]:
         """Our mode active again, for code of the user's that runs inside a call which it has just handed on."""
@@ -212,6 +217,7 @@ class Session:
                 node.passing_inputs.clear()
                 node.passing_states = States(name, self._where)
             if node.passing:
+                self._plain_inputs(leaves)
                 with no_hooks():
                     node.passing_inputs.update({leaf.port: port_of(leaf) for leaf in leaves})
                 return {}
@@ -392,6 +398,16 @@ class Session:
                 crossings.node_closed()
         if not any(self._open.values()):
             self._collector.end()
+
+    @staticmethod
+    def _plain_inputs(leaves: Sequence[Leaf]) -> None:
+        """Inputs of an entry that is not recorded are plain, where they are no outputs: nothing asks for them again."""
+        for leaf in leaves:
+            value = value_of(leaf.tensor)
+            if value is None or value.origin is not None or not isinstance(leaf.tensor, torch.Tensor):
+                continue
+            if value.recording is None or not value.recording.open:
+                unmark(leaf.tensor)
 
     def note_static(self, node: str, leaves: Sequence[Leaf], given: Mapping[str, torch.Tensor] | None = None) -> None:
         """Static outputs become wires too where they are declared as inputs; the user's objects stay plain.

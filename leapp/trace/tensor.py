@@ -1095,6 +1095,8 @@ def _outside(func: Any, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any],
         user = session.open_in_this_thread()
         if user is not None:
             raise user.foreign(value, caller())
+        if value.origin is None and not value.buffer and recording is not None and session.is_passing(recording.name):
+            raise recording.foreign(value, caller())
     before = _written_at(args, kwargs)
     result = run(func, row, args, kwargs)
     if session is None or not session.active:

@@ -232,6 +232,25 @@ def test_a_buffer_replaced_by_a_plain_tensor(make_session):
     assert all(torch.equal(y, twin(x)) for x, y in zip(xs, results, strict=True))
 
 
+class Constant(Resetting):
+    def forward(self, x):
+        y = x * self.cache.sum()
+        self.cache = torch.ones(3)
+        return y
+
+
+def test_a_buffer_replaced_by_a_constant(make_session):
+    session = make_session()
+    model, twin = Constant(), Constant()
+    for _ in range(2):
+        tick(session, model, torch.randn(2))
+    session.stop()
+    assert type(model.cache) is torch.Tensor
+    xs = [torch.randn(2) for _ in range(3)]
+    results = list(closed_loop(session.nodes["n"].recordings[0], twin, xs))
+    assert all(torch.equal(y, twin(x)) for x, y in zip(xs, results, strict=True))
+
+
 # --- reads of buffers ------------------------------------------------------------------------------------------------
 
 
