@@ -366,8 +366,7 @@ class DataDependentBranchError(TraceError):
 
     what = "A Python branch on a traced value in node {node!r} at {where} ({op})."
     remedy = (
-        "Only the side that was taken would be exported. Use torch.where(condition, a, b), np.where and np.maximum for "
-        "arrays, or allow it: "
+        "Only the side that was taken would be exported. Use {instead}, or allow it: "
         'allow={{"branches": ["{function}"]}}.'
     )
 
@@ -384,7 +383,8 @@ class WrongThreadError(TraceError):
 
     what = "A traced value of node {node!r} was used in thread {thread!r} at {where}; the node was opened in {owner!r}."
     remedy = (
-        "Compute a node in one thread, or hand the other thread a plain copy: value.detach().clone() outside a node."
+        "Compute a node in one thread, or hand the other thread a plain copy, made outside a node: value.detach().clone() "
+        "of a tensor, value.copy() of an array."
     )
 
 

@@ -1397,7 +1397,7 @@ def _read(self: Any, op: str) -> Array:
     """A traced value is about to be read as a Python value."""
     recording = recording_of(first_value((self,)), 4)
     if recording is not None:
-        recording.session.escapes.read(op, recording.name)
+        recording.session.escapes.read(op, recording.name, array=True)
     return plain_array(self)
 
 

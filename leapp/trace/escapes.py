@@ -71,6 +71,9 @@ def spelled(op: str) -> str:
 READER: Final = "reader"
 """Kind of the notes about compiled code that read a traced array's buffer."""
 
+_INSTEAD: Final = "torch.where(condition, a, b), torch.maximum or torch.clamp"
+_INSTEAD_OF_ARRAYS: Final = "np.where(condition, a, b), np.maximum or np.clip"
+"""What to write where Python would decide."""
 _OF_LIST: Final = (
     " Reason: ufuncs tell nobody what stands in a list: make an array of it first, with np.array or np.stack."
 )
@@ -108,11 +111,14 @@ class EscapePolicy:
     _said: set[tuple[str, str, int]] = field(default_factory=set)
     _noted: set[Note] = field(default_factory=set)
 
-    def read(self, op: str, node: str) -> None:
-        """A traced value is about to be read as a Python value. Raises on a branch that is no guard."""
-        self.reading(op, node)()
+    def read(self, op: str, node: str, *, array: bool = False) -> None:
+        """A traced value is about to be read as a Python value. Raises on a branch that is no guard.
 
-    def reading(self, op: str, node: str) -> Callable[[], None]:
+        ``array`` says that it is one of NumPy's.
+        """
+        self.reading(op, node, array=array)()
+
+    def reading(self, op: str, node: str, *, array: bool = False) -> Callable[[], None]:
         """What reports this read, now or when it is known that the value is traced indeed."""
         place = caller()
         line = source_line(place, self.root)
@@ -121,7 +127,7 @@ class EscapePolicy:
                 return partial(self._note, "branch-allowed", node, op, place)
             if is_guard(innermost_frame()) or _is_a_test(innermost_frame()):
                 return partial(self._note, "guard", node, op, place)
-            return partial(self._refuse_branch, op, node, line)
+            return partial(self._refuse_branch, op, node, line, _INSTEAD_OF_ARRAYS if array else _INSTEAD)
         if self._allowed("escapes", line.function):
             return partial(self._note, "escape-allowed", node, op, place)
         if _is_a_test(innermost_frame()):
@@ -129,8 +135,10 @@ class EscapePolicy:
         return partial(self._warn, TraceEscapeWarning, "escape", node, op, place)
 
     @staticmethod
-    def _refuse_branch(op: str, node: str, line: SourceLine) -> None:
-        raise DataDependentBranchError(node=node, where=str(line), op=spelled(op), function=line.function)
+    def _refuse_branch(op: str, node: str, line: SourceLine, instead: str) -> None:
+        raise DataDependentBranchError(
+            node=node, where=str(line), op=spelled(op), function=line.function, instead=instead
+        )  # fmt: skip
 
     def forget(self, node: str, since: int) -> None:
         """Drop the notes about a node from the one with that index on: the entry that they are about was dropped."""

@@ -444,6 +444,11 @@ def mentions_of(node: ast.AST) -> Iterator[tuple[str, ...]]:
         for each in (*node.args, *node.keywords):
             yield from mentions_of(each)
         return
+    if isinstance(node, ast.GeneratorExp | ast.ListComp) and isinstance(node.elt, ast.Constant):
+        for each in node.generators:  # sum(1 for _ in x) counts
+            for condition in each.ifs:
+                yield from mentions_of(condition)
+        return
     for child in ast.iter_child_nodes(node):
         yield from mentions_of(child)
 

@@ -225,7 +225,7 @@ def read(scalar: Any, op: str) -> Any:
     fields = scalar.__dict__
     recording = recording_of(fields["_leapp"], op)
     if recording is not None:
-        recording.session.escapes.read(op, recording.name)
+        recording.session.escapes.read(op, recording.name, array=True)
     return fields["_plain"]
 
 

@@ -209,6 +209,21 @@ def test_functions_of_numpy_testing_are_guards(given):
         np.all(given > 0) or given
 
 
+@pytest.mark.parametrize("decide", [lambda x: x[0] > 0, lambda x: (x > 0).any(), lambda x: x[:1], lambda x: x[0]])
+def test_a_branch_on_an_array_speaks_of_arrays(given, decide):
+    with pytest.raises(errors.DataDependentBranchError, match=r"(?s)np\.where\(condition, a, b\)") as raised:
+        given[0] if decide(given) else given[1]
+    assert "torch" not in str(raised.value)
+    with pytest.raises(errors.DataDependentBranchError, match=r"(?s)torch\.where\(condition, a, b\)") as raised:
+        given[0] if torch.from_numpy(given)[0] else given[1]
+    assert "np." not in str(raised.value)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_number_of_steps_is_no_data(given):
+    np.zeros(4) + sum(1 for _ in given) + given
+
+
 # --- vectors of any sign ---------------------------------------------------------------------------------------------
 
 
