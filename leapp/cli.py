@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from leapp._version import __version__
-from leapp.errors import LeappError, ManifestError, MissingDependencyError, OutputFileError
+from leapp.errors import LeappError, ManifestError, MissingDependencyError, OutputFileError, ReplayArgumentsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -156,13 +156,27 @@ def _parser() -> argparse.ArgumentParser:
     verify = _command(commands, "verify", _verify, "check digests and structure of bundles; nothing is executed")
     _add_bundles(verify, "+")
 
-    replay = _command(commands, "replay", _replay, "run a bundle's recorded samples through all its model files")
-    _add_bundles(replay, "+")
+    replay = _command(
+        commands, "replay", _replay, "run a bundle's recorded samples and ticks, or a log of ticks, through its models"
+    )
     replay.add_argument(
-        "--statistics", action="store_true", help="mean, percentiles and what is not finite, for each output"
+        "bundles",
+        nargs="+",
+        metavar="BUNDLE|LOG",
+        type=Path,
+        help="bundles; or one, and a .safetensors file as `leapp run --log` writes it",
     )
     replay.add_argument("--rtol", type=tolerance, help="relative tolerance (default: the node's own)")
     replay.add_argument("--atol", type=tolerance, help="absolute tolerance, in each output's unit (default: likewise)")
+    replay.add_argument(
+        "--format", metavar="NAME", help="onnx, pt2 or torchscript alone (default: all; of a log, the first)"
+    )
+    replay.add_argument(
+        "--model-dir", metavar="DIR", action="append", default=[], type=Path, help="holds models the bundle lacks"
+    )
+    replay.add_argument(
+        "--statistics", action="store_true", help="mean, percentiles and what is not finite, for each output"
+    )
 
     run = _command(commands, "run", _run, "run a bundle tick by tick, on given or random inputs")
     run.add_argument("bundle", metavar="BUNDLE", type=Path, help="folder of a bundle, or a runtime file (.yaml)")
@@ -363,46 +377,52 @@ def _verify(arguments: argparse.Namespace) -> int:
 
 
 def _replay(arguments: argparse.Namespace) -> int:
+    from leapp.report.replayed import show_bundle
+    from leapp.report.text import Printer
+
+    logs = [path for path in arguments.bundles if path.suffix == ".safetensors"]
+    bundles = [path for path in arguments.bundles if path not in logs]
+    if logs:
+        if len(logs) != 1 or len(bundles) != 1:
+            raise ReplayArgumentsError(bundles=len(bundles), logs=len(logs))
+        return _replay_log(arguments, bundles[0], logs[0])
     from leapp.build.replay import replay_bundle
-    from leapp.report.checks import STATISTICS_HEAD, check_rows
-    from leapp.report.text import Cell, Printer
 
     def one(path: Path) -> int:
-        reports = replay_bundle(path, rtol=arguments.rtol, atol=arguments.atol)
-        rows = check_rows(reports)
-        ok = all(row.ok for row in rows)
+        found = replay_bundle(
+            path,
+            rtol=arguments.rtol,
+            atol=arguments.atol,
+            format=arguments.format,
+            model_dirs=arguments.model_dir,
+        )
         if arguments.json:
-            _print_json({"schema": 1, "bundle": str(path), "ok": ok, "checks": [row.as_json() for row in rows]})
+            _print_json({"schema": 1, "bundle": str(path), **found.as_json()})
         else:
-            printer = Printer(sys.stdout)
-            printer.line(Cell(str(path), "title"))
-            more = STATISTICS_HEAD if arguments.statistics else ()
-            head = ("Node", "Format", "Output", "Samples", "Largest difference", *more, "Where", "Result")
-            printer.table(
-                head,
-                [
-                    (
-                        row.node,
-                        row.format,
-                        row.port or "-",
-                        str(row.samples),
-                        row.difference_text(),
-                        *(row.statistics_texts() if more else ()),
-                        row.where or "-",
-                        Cell("agrees", "good") if row.ok else Cell("differs", "bad"),
-                    )
-                    for row in rows
-                ],
-                numbers=(3, 4, 5, 6, 7, 8) if more else (3, 4),
-            )
-            for report in reports:
-                for line in report.lines():
-                    printer.line(Cell(line, "bad"))
-            if not rows:
-                printer.line("No model files: nothing to replay.")
-        return EXIT_OK if ok else EXIT_CHECK_FAILED
+            show_bundle(found, str(path), Printer(sys.stdout), statistics=arguments.statistics)
+        return EXIT_OK if found.ok else EXIT_CHECK_FAILED
 
-    return _each(arguments, arguments.bundles, one)
+    return _each(arguments, bundles, one)
+
+
+def _replay_log(arguments: argparse.Namespace, bundle: Path, log: Path) -> int:
+    from leapp.report.replayed import show_log
+    from leapp.report.text import Printer
+    from leapp.runtime.against_log import replay_log
+
+    found = replay_log(
+        bundle,
+        log,
+        formats=arguments.format,
+        rtol=arguments.rtol,
+        atol=arguments.atol,
+        model_dirs=arguments.model_dir,
+    )
+    if arguments.json:
+        _print_json({"schema": 1, "bundle": str(bundle), "log": str(log), **found.as_json()})
+    else:
+        show_log(found, str(bundle), str(log), Printer(sys.stdout), statistics=arguments.statistics)
+    return EXIT_OK if found.ok else EXIT_CHECK_FAILED
 
 
 def _run(arguments: argparse.Namespace) -> int:

@@ -829,6 +829,14 @@ class TickLogError(RunError, ValueError):
     remedy = "Its keys are NODE/PORT, the same value at every tick, or TICK/in/NODE/PORT with ticks from 0."
 
 
+class ReplayArgumentsError(RunError, ValueError):
+    """``leapp replay`` was not told which bundle to play a log through."""
+
+    exit_code = 2
+    what = "leapp replay takes one bundle with one log; {bundles} bundle(s) and {logs} log(s) were given."
+    remedy = "Write `leapp replay BUNDLE LOG.safetensors`, once for each log; bundles alone may be several."
+
+
 class FailedBundleWarning(LeappWarning):
     """A bundle is run that a check of its build refused."""
 

@@ -1,47 +1,130 @@
-"""Run a bundle's own samples through all its model files again: numbers, where ``verify`` looks at bytes."""
+"""Run a bundle's own evidence through all its model files again: numbers, where ``verify`` looks at bytes.
+
+First each model by itself, on the samples of its node; then the whole pipeline in the runtime, tick by tick.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from leapp._spec import ExportFormat, NodeSpec
+from leapp._spec import FORMAT_NAMES, ExportFormat, NodeSpec
 from leapp.bundle import read, samples
-from leapp.bundle.schema import Tolerances
-from leapp.errors import ArtifactLoadError, NoSamplesError
+from leapp.bundle.schema import Tolerances, parse_json
+from leapp.errors import ArtifactLoadError, NoModelError, NoSamplesError, UnknownFormatError
 from leapp.export._backend import backend_for
+from leapp.pipeline.ticks import TracedTicks
 from leapp.replay import FormatReport, NodeReport, replay, sample_labels
+from leapp.report.checks import check_rows
+from leapp.runtime.check import TracedRun, check_pipeline
+from leapp.runtime.files import open_files
+from leapp.runtime.plan import ModelFile
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     import torch
 
+    from leapp._spec import JSON
     from leapp.bundle.read import Bundle
     from leapp.bundle.schema import Artifact, NodeManifest
+    from leapp.runtime.check import PipelineReport
 
     Tensors = Mapping[str, torch.Tensor]
     Samples = Mapping[str, tuple[Tensors, Tensors]]
     """By what messages call them."""
 
 
-def replay_bundle(path: Path, *, rtol: float | None = None, atol: float | None = None) -> list[NodeReport]:
-    """Replay every model file of a bundle; nodes without one are left out.
+@dataclass(frozen=True)
+class BundleReplay:
+    """What came of a bundle's own evidence."""
+
+    nodes: tuple[NodeReport, ...]
+    """Nodes with model files, and those that one of the wires does not fit."""
+    pipeline: PipelineReport | None
+    """None where no node has a model file."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything agreed."""
+        return all(report.ok for report in self.nodes)
+
+    def as_json(self) -> dict[str, JSON]:
+        """For machines."""
+        return {
+            "ok": self.ok,
+            "checks": [row.as_json() for row in check_rows(self.nodes)],
+            "pipeline": None if self.pipeline is None else self.pipeline.as_json(),
+            "problems": [line for report in self.nodes for line in report.lines()],
+        }
+
+
+@dataclass(frozen=True)
+class _Options:
+    rtol: float | None
+    atol: float | None
+    format: ExportFormat | None
+    model_dirs: Sequence[Path]
+
+    def limits(self, node: NodeManifest) -> Tolerances:
+        own = node.tolerances
+        return Tolerances(own.rtol if self.rtol is None else self.rtol, own.atol if self.atol is None else self.atol)
+
+    def chosen(self, node: NodeManifest) -> list[Artifact]:
+        wanted = None if self.format is None else self.format.backend
+        return [each for each in node.artifacts if wanted in {None, each.backend}]
+
+
+def replay_bundle(
+    path: Path,
+    *,
+    rtol: float | None = None,
+    atol: float | None = None,
+    format: str | None = None,
+    model_dirs: Sequence[Path] = (),
+) -> BundleReplay:
+    """Replay every model file of a bundle by itself, and the pipeline as a whole.
 
     Args:
         path: the bundle. Digests of all files that are used are checked.
         rtol: relative tolerance; None: what the node's manifest says.
         atol: absolute tolerance, in each output's own unit; None: likewise.
+        format: this one alone.
+        model_dirs: folders with model files that are not in the bundle.
 
     Raises:
         NoSamplesError: the bundle's evidence was left behind.
         BundleDigestError: a file is not the one that was written.
+        UnknownFormatError, NoModelError: no such format, or no node has it.
+        LeappError: the runtime does not take the bundle.
     """
     bundle = read.load(path)
-    return [_node(bundle, node, rtol, atol) for node in bundle.nodes.values() if node.artifacts]
+    if format is not None and format not in FORMAT_NAMES:
+        raise UnknownFormatError(format=format, node=next(iter(bundle.nodes)), known=", ".join(FORMAT_NAMES))
+    options = _Options(rtol, atol, None if format is None else FORMAT_NAMES[format], model_dirs)
+    cached = {name: _samples(bundle, node) for name, node in bundle.nodes.items()}
+    chosen = {name: options.chosen(node) for name, node in bundle.nodes.items()}
+    if format is not None and not any(chosen.values()):
+        node = next(iter(bundle.nodes))
+        advice = "Leave out --format, or name a format that `leapp inspect` shows"
+        raise NoModelError(node=node, wanted=f" as {format}", why="and no other node has one either", advice=advice)
+    reports = {
+        name: NodeReport(
+            name, tuple(_artifact(bundle, bundle.nodes[name], each, cached[name], options) for each in artifacts)
+        )
+        for name, artifacts in chosen.items()
+        if artifacts
+    }
+    pipeline = _pipeline(bundle, chosen, cached, reports, options) if reports else None
+    for name, found in pipeline.nodes.items() if pipeline is not None else ():
+        if name in reports or not all(each.ok for each in found):
+            reports[name] = replace(reports.get(name, NodeReport(name)), pipeline=found)
+    return BundleReplay(tuple(reports[name] for name in bundle.nodes if name in reports), pipeline)
 
 
-def _node(bundle: Bundle, node: NodeManifest, rtol: float | None, atol: float | None) -> NodeReport:
+def _samples(bundle: Bundle, node: NodeManifest) -> Samples:
+    """What the node was traced with, then what tries its reset input."""
     recorded = bundle.samples(node.node)
     if recorded is None:
         raise NoSamplesError(bundle=bundle.folder, node=node.node)
@@ -49,28 +132,56 @@ def _node(bundle: Bundle, node: NodeManifest, rtol: float | None, atol: float | 
     tried = bundle.evidence(f"evidence/resets/{node.node}.safetensors")
     resets = () if tried is None else samples.read_samples(tried)
     labels = sample_labels(len(entries), len(resets))
-    cached = {
+    return {
         label: (_tensors(sample.inputs), _tensors(sample.outputs))
         for label, sample in zip(labels, (*entries, *resets), strict=True)
     }
+
+
+def _artifact(
+    bundle: Bundle, node: NodeManifest, artifact: Artifact, cached: Samples, options: _Options
+) -> FormatReport:
     spec = NodeSpec(node.node, tuple(port.port() for port in node.inputs), tuple(port.port() for port in node.outputs))
-    limits = Tolerances(node.tolerances.rtol if rtol is None else rtol, node.tolerances.atol if atol is None else atol)
-    return NodeReport(node.node, tuple(_artifact(bundle, spec, each, cached, limits) for each in node.artifacts))
-
-
-def _artifact(bundle: Bundle, spec: NodeSpec, artifact: Artifact, cached: Samples, limits: Tolerances) -> FormatReport:
-    if artifact.external:
-        return FormatReport(artifact.format, error=f"{artifact.path} was not copied into the bundle")
-    file = bundle.artifact(spec.name, artifact.format)
+    limits = options.limits(node)
     try:
+        if artifact.external:
+            given = ModelFile(artifact.backend, artifact.path, artifact.sha256, artifact.md5)
+            file = open_files(bundle.folder, options.model_dirs).model(node.node, given)
+        else:
+            file = bundle.artifact(node.node, artifact.format)
         run = backend_for(ExportFormat(artifact.format)).open(file, spec)
-    except ArtifactLoadError as error:
+    except (ArtifactLoadError, FileNotFoundError) as error:
         return FormatReport(artifact.format, error=str(error))
     try:
         ports = replay(run, spec, [*cached.values()], rtol=limits.rtol, atol=limits.atol, labels=[*cached])
     except Exception as error:  # noqa: BLE001  # a runtime may raise anything; it is a result of the check
         return FormatReport(artifact.format, error=f"it does not run: {error}")
     return FormatReport(artifact.format, ports)
+
+
+def _pipeline(
+    bundle: Bundle,
+    chosen: Mapping[str, Sequence[Artifact]],
+    cached: Mapping[str, Samples],
+    reports: Mapping[str, NodeReport],
+    options: _Options,
+) -> PipelineReport:
+    """The traced ticks, played in the runtime as anybody would run the bundle."""
+    entries = {
+        name: [sample for label, sample in each.items() if not label.startswith("reset")]
+        for name, each in cached.items()
+    }
+    file = bundle.evidence("evidence/ticks.json")
+    ticks = TracedTicks.of_samples({name: len(each) for name, each in entries.items()})
+    if file is not None:
+        ticks = TracedTicks.from_json(parse_json(file.read_bytes(), file), str(file))
+    good = {(name, each.format) for name, report in reports.items() for each in report.formats if each.ok}
+    formats = {
+        name: [ExportFormat(each.format) for each in artifacts if (name, each.format) in good]
+        for name, artifacts in chosen.items()
+    }
+    limits = {name: options.limits(node) for name, node in bundle.nodes.items()}
+    return check_pipeline(bundle.folder, TracedRun(ticks, entries, limits), formats, model_dirs=options.model_dirs)
 
 
 def _tensors(stored: Mapping[str, samples.RawTensor]) -> dict[str, torch.Tensor]:

@@ -32,6 +32,8 @@ class CheckRow:
     """Why nothing could be compared, or what else is wrong."""
     statistics: Mapping[str, JSON] = field(default_factory=dict)
     """``leapp.compare.Statistics`` over all samples, in plain JSON; empty where nothing was compared."""
+    in_pipeline: bool = False
+    """The whole pipeline was played, tick by tick; else this model by itself."""
 
     def difference_text(self) -> str:
         """The largest difference for people."""
@@ -67,6 +69,7 @@ class CheckRow:
             "ok": self.ok,
             "note": self.note,
             "statistics": dict(self.statistics),
+            "in_pipeline": self.in_pipeline,
         }
 
 
@@ -142,16 +145,17 @@ def rows_of_json(nodes: Iterable[Mapping[str, Any]]) -> tuple[CheckRow, ...]:
     """The rows of what ``node_json`` gave, now or by an older leapp."""
     rows: list[CheckRow] = []
     for node in nodes:
-        rows += (row for each in node["formats"] for row in _rows(node["node"], each, each["format"]))
-        rows += (
-            row for each in node.get("pipeline", ()) for row in _rows(node["node"], each, f"{each['format']}, pipeline")
-        )
+        for each in node["formats"]:
+            rows += _rows(node["node"], each, in_pipeline=False)
+        for each in node.get("pipeline", ()):
+            rows += _rows(node["node"], each, in_pipeline=True)
     return tuple(rows)
 
 
-def _rows(node: str, report: Mapping[str, Any], name: str) -> Iterator[CheckRow]:
+def _rows(node: str, report: Mapping[str, Any], *, in_pipeline: bool) -> Iterator[CheckRow]:
+    name = f"{report['format']}, pipeline" if in_pipeline else report["format"]
     if report["error"]:
-        yield CheckRow(node, name, "", 0, None, "", ok=False, note=report["error"])
+        yield CheckRow(node, name, "", 0, None, "", ok=False, note=report["error"], in_pipeline=in_pipeline)
     for port in report["ports"]:
         if port["ok"] and port.get("source"):
             continue  # a wire is worth a row where it is wrong
@@ -166,6 +170,7 @@ def _rows(node: str, report: Mapping[str, Any], name: str) -> Iterator[CheckRow]
             ok=port["ok"],
             note="" if port["ok"] else _note(port),
             statistics=port.get("statistics", {}),
+            in_pipeline=in_pipeline,
         )
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from leapp.report.text import counted
+from leapp.runtime.compared import StandIns, compare_ticks, schedule
 from leapp.runtime.inference import InferenceManager
-from leapp.runtime.played import StandIns, play, schedule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from leapp.bundle.schema import Tolerances
     from leapp.pipeline.ticks import TracedTicks
     from leapp.replay import FormatReport
-    from leapp.runtime.played import Samples
+    from leapp.runtime.compared import Samples
 
     Model = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
@@ -111,7 +111,9 @@ def check_pipeline(
                 reports.setdefault(node, []).append(report)
             if not plan.ok:
                 break
-        result = play(manager, plan.steps, run.limits, name=each.value, starts=plan.starts, stand_ins=stand_ins)
+        result = compare_ticks(
+            manager, plan.steps, run.limits, name=each.value, starts=plan.starts, stand_ins=stand_ins
+        )
         for node, report in result.reports.items():
             reports.setdefault(node, []).append(report)
         least = min(least, result.ticks) if played else result.ticks

@@ -362,7 +362,7 @@ def _list(names: Sequence[str]) -> str:
 # --- playing -------------------------------------------------------------------------------------------------------
 
 
-def play(
+def compare_ticks(
     manager: Manager,
     steps: Sequence[Step],
     limits: Mapping[str, Tolerances],

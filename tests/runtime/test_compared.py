@@ -12,7 +12,7 @@ from pipelines import Pipeline, port
 import leapp
 from leapp.bundle.schema import Tolerances
 from leapp.pipeline.ticks import TracedTicks
-from leapp.runtime.played import StandIns, play, schedule
+from leapp.runtime.compared import StandIns, compare_ticks, schedule
 
 NODES = ("estimator", "policy")
 LIMITS = dict.fromkeys(NODES, Tolerances(1e-4, 1e-6))
@@ -109,7 +109,7 @@ def played(manager, traced, record=None, **options):
     plan = schedule(manager.pipeline, record or traced.record(), traced.samples)
     if not plan.ok:
         return plan, None
-    return plan, play(manager, plan.steps, LIMITS, name="onnx", starts=plan.starts, **options)
+    return plan, compare_ticks(manager, plan.steps, LIMITS, name="onnx", starts=plan.starts, **options)
 
 
 def wrong(reports):
@@ -226,7 +226,7 @@ def test_a_state_that_drifts_is_caught_though_each_sample_is_within_the_toleranc
     tight = dict.fromkeys(NODES, Tolerances(0.0, 1e-6))
     run = manager(models={**MODELS, "policy": drifting})
     plan = schedule(run.pipeline, traced.record(), traced.samples)
-    result = play(run, plan.steps, tight, name="onnx", starts=plan.starts)
+    result = compare_ticks(run, plan.steps, tight, name="onnx", starts=plan.starts)
     assert not result.ok
     found = wrong(result.reports)
     assert {key[0] for key in found} == {"policy"}
