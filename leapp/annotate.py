@@ -96,7 +96,7 @@ def output_tensors(
     return handed_back(tensors, made)
 
 
-def state_tensors(node: str, tensors: Mapping[str, Any]) -> Any:
+def state_tensors(node: str, tensors: Ports) -> Any:
     """Declare what an open node carries from tick to tick, with its values of this tick.
 
     Each name is an input port and, once ``update_state`` was called for it, an output port that feeds it at the next
@@ -104,7 +104,8 @@ def state_tensors(node: str, tensors: Mapping[str, Any]) -> Any:
 
     Args:
         node: the node that ``input_tensors`` opened.
-        tensors: state name -> tensor or array; no nestings. At the first tick this is the start value.
+        tensors: state name -> tensor or array; no nestings. At the first tick this is the start value. Or a
+            ``TensorSemantics``, or a list of them: what they say is true of the next value as well.
 
     Returns:
         The one value, or a tuple of the values in order, traced.
@@ -118,12 +119,12 @@ def state_tensors(node: str, tensors: Mapping[str, Any]) -> Any:
     return handed_back(tensors, session.state_tensors(node, tensors))
 
 
-def update_state(node: str, tensors: Mapping[str, Any]) -> Any:
+def update_state(node: str, tensors: Ports) -> Any:
     """Give the next values of states that ``state_tensors`` declared, before the node is closed.
 
     Args:
         node: the open node.
-        tensors: state name -> tensor or array of the state's own shape and dtype.
+        tensors: state name -> tensor or array of the state's own shape and dtype; or ``TensorSemantics``.
 
     Returns:
         The values given, one or a tuple in order.

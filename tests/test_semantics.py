@@ -257,6 +257,7 @@ def test_facts_about_a_nesting_are_refused_with_the_remedy(session):
         (lambda t: {"a": [TensorSemantics("a", t)]}, "input 'a_0' is a TensorSemantics inside a dict"),
         (lambda t: [TensorSemantics("a", t), t], "item 1 of the inputs is a torch.Tensor"),
         (lambda t: [{"b": t}, TensorSemantics("a", t)], "item 0 of the inputs is a dict"),
+        (lambda t: [t, t], "the inputs are a list of a torch.Tensor, and nothing names them"),
         (lambda t: TensorSemantics("a", TensorSemantics("b", t)), "input 'a' is a TensorSemantics inside"),
     ],
 )
@@ -398,3 +399,36 @@ def test_ends_that_agree_or_of_which_one_says_nothing_are_not(session, recwarn):
     leapp.stop()
     leapp.compile_graph()
     assert [each for each in recwarn if issubclass(each.category, leapp.LeappWarning)] == []
+
+
+# --- state ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_state_may_be_described_and_its_next_value_means_the_same(session):
+    for _ in range(2):
+        x = annotate.input_tensors("n", {"x": torch.ones(2)})
+        last = annotate.state_tensors(
+            "n", TensorSemantics("last", torch.zeros(2), "target/joint/position", ["hip", "knee"])
+        )
+        annotate.update_state("n", {"last": last + x})
+        annotate.output_tensors("n", {"y": last * 2}, export_with=None)
+    leapp.stop()
+    leapp.compile_graph()
+    model = load(session).contract["models"]["n"]
+    for port in (model["inputs"][1], model["outputs"][1]):
+        assert (port["name"], port["kind"]) == ("last", "target/joint/position")
+        assert port["element_names"] == [["hip", "knee"]]
+
+
+def test_a_described_state_is_checked(session):
+    annotate.input_tensors("n", {"x": torch.ones(2)})
+    with pytest.raises(errors.ElementNamesError, match="n/h"):
+        annotate.state_tensors("n", TensorSemantics("h", torch.zeros(2), element_names=["a"]))
+    with pytest.raises(errors.SemanticsFormError, match="state 'h' is a TensorSemantics inside a dict"):
+        annotate.state_tensors("n", {"h": TensorSemantics("h", torch.zeros(2))})
+    with pytest.raises(errors.StateNameError, match="given twice"):
+        annotate.state_tensors("n", [TensorSemantics("h", torch.zeros(2)), TensorSemantics("h", torch.zeros(2))])
+    h, g = annotate.state_tensors("n", [TensorSemantics("h", torch.zeros(2)), TensorSemantics("g", torch.zeros(2))])
+    got = annotate.update_state("n", [TensorSemantics("g", g + 1), TensorSemantics("h", h + 2)])
+    annotate.output_tensors("n", {"y": h + g}, export_with=None)
+    assert torch.equal(got[1], torch.full((2,), 2.0))

@@ -67,7 +67,7 @@ def check_distinct(node: str, direction: str, leaves: Iterable[Leaf]) -> None:
             raise PortCollisionError(node=node, first=other.path, second=leaf.path, direction=direction, port=leaf.port)
 
 
-def _described(node: str, direction: str, tensors: Any) -> Sequence[TensorSemantics] | None:
+def described_ports(node: str, direction: str, tensors: Any) -> Sequence[TensorSemantics] | None:
     """The TensorSemantics that were given in place of a dict; None where there are none."""
     if isinstance(tensors, TensorSemantics):
         return (tensors,)
@@ -86,7 +86,10 @@ def _each(walk: _Walk, tensors: Any) -> Iterator[Leaf]:
         for name, thing in tensors.items():
             yield from walk.port(str(name), f"[{name!r}]", thing)
         return
-    every = _described(node, direction, tensors)
+    every = described_ports(node, direction, tensors)
+    if every is None and isinstance(tensors, list | tuple) and tensors:
+        why = f"the {direction}s are a {kind_of(tensors)} of a {kind_of(tensors[0])}, and nothing names them"
+        raise SemanticsFormError(node=node, direction=direction, why=why)
     if every is None:
         raise NotATensorError(node=node, direction=direction, port="?", kind=kind_of(tensors))
     for index, described in enumerate(every):
@@ -101,8 +104,12 @@ def _each(walk: _Walk, tensors: Any) -> Iterator[Leaf]:
                 "the manifest, under the names of these ports.",
             )
         for leaf in leaves:
-            where = f"Port {f'{node}/{leaf.port}'!r}"
-            yield leaf._replace(semantics=described.facts(where, tuple(int(size) for size in leaf.tensor.shape)))
+            yield leaf._replace(semantics=facts_of(node, described, leaf))
+
+
+def facts_of(node: str, described: TensorSemantics, leaf: Leaf) -> dict[str, JSON]:
+    """What is said of a port, checked against its tensor. Raises SemanticsError or ElementNamesError."""
+    return described.facts(f"Port {f'{node}/{leaf.port}'!r}", tuple(int(size) for size in leaf.tensor.shape))
 
 
 class _Walk:

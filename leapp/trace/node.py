@@ -965,7 +965,7 @@ class NodeTrace:
     def check_passing(self, outputs: Sequence[Leaf]) -> None:
         """The same for an entry that is not recorded; call it with hooks off."""
         states = self.passing_states.declared if self.passing_states is not None else {}
-        declared = {name: Port(name, state.spec) for name, state in states.items()}
+        declared = {name: state.port for name, state in states.items()}
         self._check_ports("input", {**self.passing_inputs, **declared})
         self._check_ports("output", {leaf.port: port_of(leaf) for leaf in outputs})
 

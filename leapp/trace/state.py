@@ -8,24 +8,27 @@ rules.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from leapp import _dtypes
 from leapp._spec import Port, TensorSpec
 from leapp.errors import (
+    SemanticsFormError,
     StateFormError,
     StateKindError,
     StateNameError,
     StateUpdatedTwiceError,
     UnknownStateError,
 )
+from leapp.semantics import TensorSemantics
 from leapp.trace._arrays import is_array
-from leapp.trace._tree import Leaf, check_name
+from leapp.trace._tree import Leaf, check_name, described_ports, facts_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
+    from leapp._spec import JSON
     from leapp.trace.source import Place
 
 DECLARED: Final = "state"
@@ -35,16 +38,33 @@ BUFFER: Final = "module"
 
 
 def flat_states(node: str, tensors: Any, is_port: Callable[[Any], bool], where: str) -> list[Leaf]:
-    """The states of a mapping, name by name. Raises StateKindError for what is no tensor or array by itself."""
+    """The states of a mapping, name by name, or of TensorSemantics.
+
+    Raises StateKindError for what is no tensor or array by itself, SemanticsFormError for TensorSemantics in a mapping,
+    and what ``TensorSemantics`` raises for facts that do not fit.
+    """
+    described = described_ports(node, "state", tensors)
+    if described is not None:
+        tensors = {each.name: each.ref for each in described}
+        if len(tensors) < len(described):
+            names = [each.name for each in described]
+            twice = next(each for each in names if names.count(each) > 1)
+            raise StateNameError(node=node, state=twice, where=where, why="it is given twice")
     if not isinstance(tensors, Mapping):
         raise StateKindError(node=node, state="?", kind=type(tensors).__name__, where=where)
     leaves = []
     for name, thing in tensors.items():
         check_name("state", str(name))
+        if isinstance(thing, TensorSemantics):
+            why = f"state {name!r} is a TensorSemantics inside a dict"
+            raise SemanticsFormError(node=node, direction="state", why=why)
         if not is_port(thing):
             raise StateKindError(node=node, state=str(name), kind=type(thing).__name__, where=where)
         leaves.append(Leaf(str(name), f"[{name!r}]", thing))
-    return leaves
+    if described is None:
+        return leaves
+    facts = (facts_of(node, each, leaf) for each, leaf in zip(described, leaves, strict=True))
+    return [leaf._replace(semantics=said) for leaf, said in zip(leaves, facts, strict=True)]
 
 
 @dataclass
@@ -61,6 +81,13 @@ class State:
     updated: Place | None = None
     start_input: str | None = None
     """The input port that it starts from, where the user handed in that very input; None for a value of its own."""
+    semantics: Mapping[str, JSON] = field(default_factory=dict)
+    """What it means; its next value means the same where nothing else is said of that."""
+
+    @property
+    def port(self) -> Port:
+        """The input port that it is."""
+        return Port(self.name, self.spec, self.semantics)
 
 
 class States:
@@ -97,8 +124,10 @@ class States:
         """Note states with their values of this tick, their places among all, and the inputs that some start from."""
         starts = start_inputs or {}
         for leaf, order in zip(leaves, orders, strict=True):
-            start = starts.get(leaf.port)
-            self.declared[leaf.port] = State(leaf.port, DECLARED, place, form_of(leaf.tensor), order, start_input=start)
+            start, form = starts.get(leaf.port), form_of(leaf.tensor)
+            self.declared[leaf.port] = State(
+                leaf.port, DECLARED, place, form, order, start_input=start, semantics=leaf.semantics
+            )
 
     def add_buffer(self, name: str, spec: TensorSpec, order: int, following: Leaf, place: Place) -> None:
         """Note a registered buffer that changed."""
@@ -123,7 +152,7 @@ class States:
                 )  # fmt: skip
         for leaf in leaves:
             state = self.declared[leaf.port]
-            state.next, state.updated = leaf, place
+            state.next, state.updated = leaf._replace(semantics=leaf.semantics or state.semantics), place
 
     @property
     def updated(self) -> list[State]:
