@@ -421,7 +421,7 @@ def test_a_state_may_be_described_and_its_next_value_means_the_same(session):
 
 
 def test_a_described_state_is_checked(session):
-    annotate.input_tensors("n", {"x": torch.ones(2)})
+    x = annotate.input_tensors("n", {"x": torch.ones(2)})
     with pytest.raises(errors.ElementNamesError, match="n/h"):
         annotate.state_tensors("n", TensorSemantics("h", torch.zeros(2), element_names=["a"]))
     with pytest.raises(errors.SemanticsFormError, match="state 'h' is a TensorSemantics inside a dict"):
@@ -430,5 +430,5 @@ def test_a_described_state_is_checked(session):
         annotate.state_tensors("n", [TensorSemantics("h", torch.zeros(2)), TensorSemantics("h", torch.zeros(2))])
     h, g = annotate.state_tensors("n", [TensorSemantics("h", torch.zeros(2)), TensorSemantics("g", torch.zeros(2))])
     got = annotate.update_state("n", [TensorSemantics("g", g + 1), TensorSemantics("h", h + 2)])
-    annotate.output_tensors("n", {"y": h + g}, export_with=None)
+    annotate.output_tensors("n", {"y": h + g + x}, export_with=None)
     assert torch.equal(got[1], torch.full((2,), 2.0))
