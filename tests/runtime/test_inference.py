@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+
 import numpy as np
 import pytest
 import torch
@@ -91,6 +93,37 @@ def test_a_state_starts_with_the_first_input(tmp_path, first):
     assert result(run, 1, 2) == [6, 12]
     run.reset()
     assert result(run, 5, 5) == [20, 20]
+
+
+def test_a_state_starts_with_what_another_node_gives_it_in_that_tick(tmp_path):
+    """In torch too: ``wide`` starts with ``x``, which comes from a node of this tick, and ``far`` with ``wide``."""
+
+    class Mean(torch.nn.Module):
+        def forward(self, x, far, wide):
+            return 0.5 * x + 0.5 * wide, far + 1
+
+    data = io.BytesIO()
+    torch.jit.save(torch.jit.script(Mean()), data)
+    inputs = [port("x", 2), port("far", 2, start="first-input:wide"), port("wide", 2, start="first-input:x")]
+    pipeline = (
+        Pipeline(tmp_path)
+        .node("twice", [port("x", 2)], [port("y", 2)], [("Add", "x x", "y")])
+        .node("mean", inputs, [port("wide", 2), port("far", 2)], jit=data.getvalue())
+        .wires(
+            data_flow={"twice/y": ["mean/x"]},
+            feedback_flow={"mean/wide": ["mean/wide"], "mean/far": ["mean/far"]},
+            inputs={"twice": ["x"]},
+            outputs={"mean": ["wide", "far"]},
+        )
+        .start(mean__wide=np.float32([0, 0]), mean__far=np.float32([0, 0]))
+    )
+    run = leapp.InferenceManager(pipeline.write())
+    for _ in range(2):
+        first = run({"twice/x": np.float32([1, 2])})
+        assert {key: value.tolist() for key, value in first.items()} == {"mean/wide": [2, 4], "mean/far": [3, 5]}
+        second = run({"twice/x": np.float32([0, 0])})
+        assert {key: value.tolist() for key, value in second.items()} == {"mean/wide": [1, 2], "mean/far": [4, 6]}
+        run.reset()
 
 
 BAD = [
