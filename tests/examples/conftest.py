@@ -24,11 +24,11 @@ sys.path.insert(0, str(ROOT / "examples"))  # the examples are scripts, not a pa
 
 @pytest.fixture(scope="session")
 def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """``build(name)``: the bundle of ``manifests/<name>.toml``."""
+    """``build(name, *options)``: the bundle of ``manifests/<name>.toml``."""
 
-    def run(name: str) -> Path:
+    def run(name: str, *options: str) -> Path:
         out = tmp_path_factory.mktemp("dist")
-        command = [sys.executable, "-m", "leapp", "build", f"manifests/{name}.toml", "--out", str(out)]
+        command = [sys.executable, "-m", "leapp", "build", f"manifests/{name}.toml", "--out", str(out), *options]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
         return out / name / "1.0.0"
