@@ -113,3 +113,57 @@ def test_links_that_lead_nowhere_are_named(generate, tmp_path):
         "README.md: gone.png: no such file",
         "README.md: #bottom: no such heading",
     ]
+
+
+def _script(page, name, folder):
+    """Write an example of a page as its reader would."""
+    text = (ROOT / "docs" / page).read_text("utf-8")
+    (script,) = re.findall(rf"^<!-- file: {name} -->\n```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    (folder / name).write_text(script, "utf-8")
+
+
+def _run_script(name, folder):
+    done = subprocess.run(
+        [sys.executable, "-W", "error::UserWarning", name],
+        cwd=folder, env={**os.environ, "OMP_NUM_THREADS": "1"}, stdin=subprocess.DEVNULL, capture_output=True,
+        text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_function_as_a_node(tmp_path, monkeypatch):
+    from leapp.bundle.read import load
+
+    _script("nodes.md", "controller.py", tmp_path)
+    _run_script("controller.py", tmp_path)
+    model = load(tmp_path / "controller").contract["models"]["act"]
+    names = [[port["name"] for port in model[direction]] for direction in ("inputs", "outputs")]
+    assert names == [["obs_joints_position", "obs_joints_velocity"], ["action", "spread"]]
+
+
+def test_a_model_that_is_brought(tmp_path):
+    import numpy as np
+    import onnxruntime
+
+    from leapp.bundle.read import load
+
+    onnx = pytest.importorskip("onnx")
+    helper, kind = onnx.helper, onnx.TensorProto.FLOAT
+    weight = onnx.numpy_helper.from_array(np.arange(12, dtype=np.float32).reshape(4, 3) / 10, "W")
+    ports = [helper.make_tensor_value_info(*each) for each in (("image", kind, [1, 4]), ("features", kind, [1, 3]))]
+    node = helper.make_node("MatMul", ["image", "W"], ["features"])
+    graph = helper.make_graph([node], "g", ports[:1], ports[1:], [weight])
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9),
+        tmp_path / "perception.onnx",
+    )
+    _script("nodes.md", "perception.py", tmp_path)
+    _run_script("perception.py", tmp_path)
+    bundle = load(tmp_path / "robot")
+    copy = bundle.artifact("perception")
+    assert copy.read_bytes() == (tmp_path / "perception.onnx").read_bytes()
+    assert bundle.contract["pipeline"]["data_flow"] == {"perception/features": ["policy/features"]}
+    image = np.random.default_rng(7).normal(size=(1, 4)).astype(np.float32)
+    (features,) = onnxruntime.InferenceSession(copy).run(None, {"image": image})
+    (action,) = onnxruntime.InferenceSession(bundle.artifact("policy")).run(None, {"features": features})
+    np.testing.assert_allclose(action, np.tanh(image @ onnx.numpy_helper.to_array(weight)) * np.float32(0.5), rtol=1e-5)
