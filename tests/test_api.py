@@ -1,5 +1,6 @@
 """The public functions: lifecycle, their words, and their errors."""
 
+import json
 import subprocess
 import sys
 import warnings
@@ -10,6 +11,7 @@ import torch
 
 import leapp
 from leapp import _api, annotate, errors
+from leapp._canonical import canonical_json, sha256
 from leapp.bundle.read import load, verify
 from leapp.trace import current as sessions
 
@@ -117,6 +119,24 @@ def test_an_export_over_an_older_one_leaves_only_the_new(tmp_path):
         leapp.compile_graph()
     assert not (tmp_path / "demo" / "nodes" / "n" / "n.pt").exists()
     assert verify(tmp_path / "demo").ok
+
+
+def test_compiling_twice_gives_one_bundle_and_the_digest_is_that_of_the_recording(tmp_path):
+    """Whatever passes do for the formats, they do to a graph of their own."""
+    leapp.start("twice", save_path=tmp_path)
+    x = annotate.input_tensors("n", {"x": torch.randn(3)})
+    kept = torch.where(x > 0, True, x > 1)  # becomes a constant
+    annotate.output_tensors("n", {"y": kept, "z": x.view(3)}, export_with="jit")  # a view is copied
+    leapp.stop()
+    digests = set()
+    for _ in range(2):
+        leapp.compile_graph()
+        bundle = load(tmp_path / "twice")
+        digests.add(bundle.digest)
+        graph = json.loads(bundle.read_bytes("nodes/n/graph.json"))
+        assert bundle.node("n").graph_sha256 == sha256(canonical_json(graph))
+        assert sum(bundle.node("n").ops.values()) == sum(each["op"].startswith("call_") for each in graph["ops"])
+    assert len(digests) == 1
 
 
 def test_a_folder_that_is_not_ours_is_never_touched(tmp_path):

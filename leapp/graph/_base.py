@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from torch import fx
@@ -91,7 +91,11 @@ Pass = Callable[[NodeGraph], PassResult]
 
 
 def run_passes(graph: NodeGraph, passes: Sequence[Pass]) -> NodeGraph:
-    """Run ``passes`` in order; an exception in one carries a note that names it and those that ran before."""
+    """Run ``passes`` in order on a copy; an exception in one carries a note that names it and those that ran before.
+
+    The recording stays what it is: its digest is taken and a second session is compared with it afterwards.
+    """
+    graph = _copied(graph)
     done: list[str] = []
     for each in passes:
         try:
@@ -101,3 +105,13 @@ def run_passes(graph: NodeGraph, passes: Sequence[Pass]) -> NodeGraph:
             raise
         done.append(each.__name__)
     return graph
+
+
+def _copied(recording: NodeGraph) -> NodeGraph:
+    """The same recording in a graph of its own, which passes may write."""
+    graph = fx.Graph()
+    copies: dict[fx.Node, fx.Node] = {}
+    for node in recording.graph.nodes:
+        copies[node] = graph.node_copy(node, copies.__getitem__)
+        copies[node].name = node.name
+    return replace(recording, graph=graph)
