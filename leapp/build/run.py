@@ -44,6 +44,7 @@ from leapp.errors import (
 )
 from leapp.pipeline.start import Shown, other_starts, settled
 from leapp.report.checks import CheckRow
+from leapp.report.page import render
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -663,6 +664,8 @@ def _add_evidence(context: _Context, traced: _Traced) -> None:
     (evidence / "session.json").write_bytes(readable_json(record))
     if traced.printed:
         (evidence / "session.log").write_bytes(traced.printed)
+    # The page was drawn when the bundle was; now it can say what became of it.
+    (evidence / "report.html").write_bytes(render(traced.folder))
     write.index_evidence(traced.folder, context.plan.name)
 
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from importlib.resources import files
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from leapp.errors import MissingDependencyError, PictureError
 from leapp.report._html import Content, Html, element, join, table
 from leapp.report.facts import collect, shape_text, value_text
+from leapp.report.inspect import ROLES, constants_text, state_rows
 from leapp.report.picture import picture_svg
 from leapp.report.text import counted, size_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from leapp._spec import JSON, NodeSpec, Port
@@ -20,6 +21,24 @@ if TYPE_CHECKING:
     from leapp.report.checks import CheckRow
     from leapp.report.facts import Facts, NodeFacts
 
+_NOTED: Final[Mapping[str, str]] = {
+    "escape": "a value was read as a Python value",
+    "branch": "a branch on a value",
+    "guard": "a check that only raises",
+    "constant": "meant to be fixed",
+    "reader": "an array that compiled code made",
+    "untraced": "a call that was not recorded",
+    "random": "random numbers were drawn",
+    "hidden-state": "memory that carries values from tick to tick",
+}
+_SESSION: Final[Mapping[str, str]] = {
+    "manifest": "Manifest",
+    "entry": "Entry",
+    "seed": "Seed",
+    "threads": "Threads",
+    "network": "Network",
+    "variables": "Variables",
+}
 MAX_OPS: Final = 2000
 """Rows of a graph that are shown; a browser has trouble with more, and graph.txt has them all."""
 _KNOWN_SEMANTICS: Final = ("kind", "element_names", "unit")
@@ -43,7 +62,8 @@ def draw(page: Facts) -> bytes:
         element("title", title),
         element("style", Html(_css())),
     )
-    body = element("body", element("main", _header(page), _notes(page), _wiring(page), *_nodes(page), _tools(page)))
+    parts = (_header(page), _notes(page), _wiring(page), _state(page), _noted(page), _build(page))
+    body = element("body", element("main", *parts, *_nodes(page), _tools(page)))
     return f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n".encode()
 
 
@@ -61,6 +81,12 @@ def _header(page: Facts) -> Html:
         unit = " Hz" if name == "frequency" else None
         facts.append((name.replace("_", " ").capitalize(), join(_value(value), unit)))
     facts.append(("Nodes", join(*_separated([_link(node.spec.name, page) for node in page.nodes]))))
+    if page.probe:
+        sound = all(run["ok"] for run in page.probe)
+        facts.append(("Probe", "nothing in it follows the data of a run" if sound else _badge("failed", "bad")))
+    if page.reproduction:
+        again = page.reproduction["reproduced"]
+        facts.append(("Reproduction", "byte-identical" if again else _badge("differs", "bad")))
     if page.checks:
         passed = sum(row.ok for row in page.checks)
         facts.append(("Replay", f"{passed} of {len(page.checks)} outputs agree with the recording"))
@@ -68,7 +94,7 @@ def _header(page: Facts) -> Html:
         "header",
         element("p", "Pipeline report", class_="kicker"),
         element("h1", page.name, _badge(page.status, "good" if good else "bad")),
-        element("dl", *(piece for name, value in facts for piece in (element("dt", name), element("dd", value)))),
+        _facts_list(facts),
         class_="card",
     )
 
@@ -123,6 +149,111 @@ def _picture(page: Facts) -> Html:
     )
 
 
+def _state(page: Facts) -> Html | None:
+    rows: list[tuple[Content, ...]] = [
+        (_code(target), _code(source), start) for target, source, start in state_rows(page)
+    ]
+    if not rows:
+        return None
+    head = ("Input", "Fed back by", "At the first tick")
+    return element("section", element("h2", "State and feedback"), table(head, rows), class_="card")
+
+
+def _noted(page: Facts) -> Html | None:
+    """Where traced values left the trace, were allowed to, or are meant to be fixed."""
+    if not page.noted:
+        return None
+    rows: list[tuple[Content, ...]] = []
+    for each in page.noted:
+        kind = each.kind.removesuffix("-allowed")
+        allowed = _badge("allowed", "good") if each.kind != kind else None
+        place = element("span", each.source, element("br"), _soft(each.function), class_="m")
+        rows.append((join(_NOTED.get(kind, kind), " ", allowed), _code(each.op), place, each.node))
+    return element(
+        "section",
+        element("h2", "Where values left the trace"),
+        table(("What", "Operation", "Line", "Node"), rows),
+        class_="card",
+    )
+
+
+def _build(page: Facts) -> Html | None:
+    """What the build did besides: how the session was set up, the probe, the reproduction."""
+    parts = [*_session(page.session), *_probe(page.probe), *_reproduction(page.reproduction)]
+    return element("section", element("h2", "Build"), *parts, class_="card") if parts else None
+
+
+def _session(session: Mapping[str, Any]) -> Iterator[Content]:
+    if not session:
+        return
+    facts: list[tuple[str, Content]] = [
+        (title, _value(session[key]))
+        for key, title in _SESSION.items()
+        if key in session and (session[key] or session[key] == 0) and session[key] is not False
+    ]
+    if memory := session.get("peak_memory_bytes"):
+        facts.append(("Peak memory", size_text(memory)))
+    for name, value in sorted((session.get("metadata") or {}).items()):
+        facts.append((name.replace("_", " ").capitalize(), _value(value)))
+    yield _facts_list(facts)
+    yield _texts(session.get("notes", ()))
+
+
+def _probe(runs: Sequence[Mapping[str, Any]]) -> Iterator[Content]:
+    if not runs:
+        return
+    yield element("h3", "Probe: the entry once more, on other data")
+    rows: list[tuple[Content, ...]] = []
+    for at, run in enumerate(runs, 1):
+        state = _badge("nothing was frozen", "good") if run["ok"] else _badge("failed", "bad")
+        rows.append((f"{at}", state, *(_ports_list(run.get(key, ())) for key in ("perturbed", "not_varied")),
+                     _ports_list([str(each) for each in run.get("unseeded_weights", ())])))  # fmt: skip
+    yield table(("Run", "Result", "Inputs that were varied here", "Inputs that did not vary", "Unseeded weights"), rows)
+    moved: list[tuple[Content, ...]] = [
+        (
+            join(each["node"], " ", _badge("allowed", "good") if each.get("allowed") else _badge("frozen", "bad")),
+            join(each["what"], " of ", _code(each["op"])),
+            _soft("-") if each.get("largest") is None else f"{each['largest']:.3g}",
+            _code(f"{each['file']}:{each['line']}") if each.get("file") else _soft("-"),
+            each.get("escape") or _soft("no read was seen"),
+        )
+        for run in runs
+        for each in run.get("moved", ())
+    ]
+    if moved:
+        yield table(("Node", "What moved with the data", "Largest change", "Line", "Fed by"), moved)
+
+
+def _reproduction(record: Mapping[str, Any]) -> Iterator[Content]:
+    if not record:
+        return
+    yield element("h3", "Reproduction: once more, with everything varied")
+    state = _badge("byte-identical", "good") if record["reproduced"] else _badge("differs", "bad")
+    inputs = record.get("inputs") or {}
+    facts: list[tuple[str, Content]] = [("Result", join(state, f" {counted(record['content_files'], 'content file')}"))]
+    if inputs:
+        complete = "complete" if inputs.get("complete") else "not known to be complete"
+        facts.append(("Inputs", f"{counted(inputs['files'], 'file')}, {inputs['kind']}, {complete}"))
+    yield _facts_list(facts)
+    varied = [(name, text) for name, text in sorted((record.get("varied") or {}).items())]
+    if varied:
+        yield _folded(f"Varied: {', '.join(name for name, _ in varied)}", table(("What", "How"), [*varied]))
+    differing = [path for run in record.get("runs", ()) for path in run.get("differing", ())]
+    yield _texts([*(f"{path} differs" for path in dict.fromkeys(map(str, differing))), *record.get("notes", ())])
+
+
+def _facts_list(facts: Sequence[tuple[str, Content]]) -> Html:
+    return element("dl", *(piece for name, value in facts for piece in (element("dt", name), element("dd", value))))
+
+
+def _texts(texts: Sequence[str]) -> Html | None:
+    return element("ul", *(element("li", text) for text in texts), class_="notes") if texts else None
+
+
+def _ports_list(names: Sequence[str]) -> Html:
+    return join(*_separated([_code(name) for name in names], Html("<br/>"))) if names else _soft("-")
+
+
 def _nodes(page: Facts) -> list[Html]:
     return [_node(node, page, at) for at, node in enumerate(page.nodes)]
 
@@ -153,7 +284,7 @@ def _node(node: NodeFacts, page: Facts, at: int) -> Html:
     if node.steps:
         parts.append(_folded(f"Graph: {counted(len(node.steps), 'step')} with source lines", _ops(node)))
     if node.constants:
-        parts.append(_folded(counted(len(node.constants), "constant").capitalize(), _constants(node)))
+        parts.append(_folded(constants_text(node.constants), _constants(node)))
     return element("section", *parts, class_="card", id=f"node-{at}")
 
 
@@ -230,10 +361,19 @@ def _ops(node: NodeFacts) -> Html:
 
 def _constants(node: NodeFacts) -> Html:
     rows: list[tuple[Content, ...]] = [
-        (_code(each.name), _code(each.dtype), _code(shape_text(each.shape)), _hash(each.sha256))
-        for each in node.constants
+        (
+            each.role or _soft("-"),
+            _code(each.name),
+            _code(each.dtype),
+            _code(shape_text(each.shape)),
+            size_text(each.size_bytes),
+            _code(each.source),
+            _hash(each.sha256),
+        )
+        for each in sorted(node.constants, key=lambda each: (ROLES.index(each.role), each.name))
     ]
-    return table(("Name", "Type", "Shape", "SHA-256"), rows)
+    head = ("Role", "Name", "Type", "Shape", "Size", "Used first at", "SHA-256")
+    return table(head, rows, numbers=frozenset({4}))
 
 
 def _tools(page: Facts) -> Html:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -38,6 +39,10 @@ _CUT: Final = 0.1
 is e times too wide or too high costs 1."""
 _RATIO: Final = 1.6
 """Width to height that a picture should have: that of a screen."""
+
+
+_GRAPHVIZ: Final = threading.Lock()
+"""Graphviz keeps state of the process: builds of several pipelines take turns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,13 +198,14 @@ def arrange(
     """
     from pygraphviz import AGraph
 
-    graph = AGraph(string=_dot(row, blocks, wires, below))
-    try:
-        drawn = json.loads(graph.draw(format="json0", prog="dot"))
-    except (OSError, ValueError) as error:
-        raise PictureError(name=name, why=f"Graphviz says: {error}") from error
-    finally:
-        graph.close()
+    with _GRAPHVIZ:
+        graph = AGraph(string=_dot(row, blocks, wires, below))
+        try:
+            drawn = json.loads(graph.draw(format="json0", prog="dot"))
+        except (OSError, ValueError) as error:
+            raise PictureError(name=name, why=f"Graphviz says: {error}") from error
+        finally:
+            graph.close()
     _, _, row.width, row.height = map(float, drawn["bb"].split(","))
     by_name = {f"n{at}": (at, column) for column in row.columns for at in column.nodes}
     for each in drawn.get("objects", ()):

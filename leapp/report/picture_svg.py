@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from leapp.report._html import Html, element
 from leapp.report.picture import SIZES
 from leapp.report.picture_scene import Arrow, Box, Dot, Line, Style, Words
+from leapp.report.picture_text import written
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -93,15 +94,18 @@ def _drawn(shape: Shape) -> Html:
         case Dot():
             return element("circle", cx=_n(shape.x), cy=_n(shape.y), r=f"{DOT:g}", class_=f"{shape.style} full")
         case Words():
+            # The codes stand for signs that the font of the PNG lacks; here a browser has the signs, and they are
+            # narrower.
+            coded = shape.title != "" and written(shape.title) == shape.text
             return element(
                 "text",
-                element("title", shape.title) if shape.title else None,
-                shape.text,
+                element("title", shape.title) if shape.title and not coded else None,
+                shape.title if coded else shape.text,
                 x=_n(shape.x),
                 y=_n(shape.y),
                 # Whatever font a viewer has: the text is as wide as it was measured, and nothing overlaps.
-                textLength=_n(shape.width),
-                lengthAdjust="spacingAndGlyphs",
+                textLength=None if coded else _n(shape.width),
+                lengthAdjust=None if coded else "spacingAndGlyphs",
                 text_anchor="end" if shape.flush_right else None,
                 class_=shape.style,
             )

@@ -286,6 +286,9 @@ def test_build_command_builds_the_rest_and_exits_with_the_highest_code(here, cap
     for word in ("failed (3)", "out/good/2.0.0-rc.1", f"sha256:{digest}", "leapp replay out/good/2.0.0-rc.1"):
         assert word in captured.out
 
+    page = Path("out/good/2.0.0-rc.1/evidence/report.html").read_text("utf-8")
+    assert "Probe: the entry once more, on other data" in page
+    assert digest in page
     assert cli.main(["verify", "out/good/2.0.0-rc.1"]) == 0
     assert cli.main(["replay", "out/good/2.0.0-rc.1", "--json"]) == 0
     record = json.loads(capsys.readouterr().out.splitlines()[-1])

@@ -10,10 +10,10 @@ from dataclasses import replace
 import pytest
 
 from leapp._spec import NodeSpec, Port, TensorSpec
-from leapp.bundle.schema import Artifact, Constant
+from leapp.bundle.schema import Artifact
 from leapp.report._html import Html, element, join
 from leapp.report.checks import CheckRow
-from leapp.report.facts import Facts, NodeFacts, Step, argument_text, value_text
+from leapp.report.facts import ConstantFacts, Facts, NodeFacts, Noted, Step, argument_text, value_text
 from leapp.report.page import MAX_OPS, draw
 
 EVIL = "<script>alert('x')</script>&\"\x1b"
@@ -37,7 +37,7 @@ PAGE = Facts(
         NodeFacts(
             ESTIMATOR,
             artifacts=(Artifact("onnx", "onnx", "nodes/estimator/estimator.onnx", "cd" * 32, "0" * 32, 12345, 20, 10),),
-            constants=(Constant("_tensor_constant0", "float32", (12,), "ef" * 32),),
+            constants=(ConstantFacts("_tensor_constant0", "float32", (12,), "ef" * 32),),
             op_counts={"torch.sub": 2, "torch.clamp": 1},
             steps=(Step("sub", "torch.sub", "%joint_pos, %_tensor_constant0", "float32 [12]", "examples/two.py:31"),),
             digests={"Graph": "12" * 32},
@@ -165,6 +165,70 @@ def test_values_read_like_words():
 def test_elements_escape_by_type():
     assert element("p", "<", Html("<b>"), class_='a"b') == '<p class="a&quot;b">&lt;<b></p>'
     assert join("a", None, 1) == "a1"
+
+
+BUILT = replace(
+    PAGE,
+    starts={"estimator/memory": "zeros"},
+    start_notes={"estimator/memory": f"note {EVIL}"},
+    noted=(
+        Noted("estimator", "escape-allowed", ".item()", "examples/two.py:12", "two:gains"),
+        Noted("estimator", "guard", "__bool__", "examples/two.py:13", "two:check"),
+        Noted("estimator", "constant", "annotate.constant", "examples/two.py:14", "two:table"),
+    ),
+    session={
+        "manifest": "manifests/two.toml", "entry": "examples/two.py:main", "seed": 0, "threads": 1, "network": False,
+        "variables": {}, "peak_memory_bytes": 454_189_056, "metadata": {"licence": "Apache-2.0"}, "notes": [EVIL],
+    },
+    probe=(
+        {
+            "ok": False, "perturbed": ["estimator/joint_pos"], "not_varied": ["estimator/memory"],
+            "unseeded_weights": ["parameter net.0.weight"],
+            "moved": [
+                {"node": "estimator", "op": "torch.mul (mul)", "what": "constant _tensor_constant0", "largest": 0.125,
+                 "file": "examples/two.py", "line": 31, "escape": ".item() at examples/two.py:12", "allowed": False},
+            ],
+        },
+    ),
+    reproduction={
+        "reproduced": True, "content_files": 13, "inputs": {"kind": "recorded", "files": 3, "complete": True},
+        "varied": {"umask": "another umask"}, "runs": [{"differing": []}], "notes": ["clocks are not pinned"],
+    },
+)  # fmt: skip
+
+
+def test_what_a_build_found_is_on_the_page():
+    reader = read(draw(BUILT))
+    text = " ".join(reader.words)
+    for word in (
+        "State and feedback", "zeros (note", "a value was read as a Python value", "two:gains",
+        "a check that only raises",
+        "meant to be fixed", "examples/two.py:14", "manifests/two.toml", "Seed 0", "454.2 MB", "Licence Apache-2.0",
+        "estimator/joint_pos", "parameter net.0.weight", "constant _tensor_constant0 of torch.mul (mul)", "0.125",
+        ".item() at examples/two.py:12", "frozen", "byte-identical 13 content files", "3 files, recorded, complete",
+        "Varied: umask", "clocks are not pinned",
+    ):  # fmt: skip
+        assert word in re.sub(r"\s+", " ", text), word
+    assert text.count("allowed") == 1
+    assert "script" not in reader.tags
+
+
+def test_a_plain_script_has_no_section_about_a_build():
+    text = " ".join(read(draw(PAGE)).words)
+    for word in ("Build", "Probe", "Reproduction", "left the trace"):
+        assert word not in text
+
+
+def test_constants_have_their_role_size_and_line():
+    constants = (
+        ConstantFacts("net.mean", "float64", (4,), "ef" * 32, "buffer", "examples/two.py:8"),
+        ConstantFacts("net.weight", "float32", (250, 4), "ef" * 32, "parameter", "examples/two.py:9"),
+    )
+    page = replace(PAGE, nodes=(replace(PAGE.nodes[0], constants=constants),), data_flow={}, feedback_flow={})
+    text = " ".join(read(draw(page)).words)
+    assert "1 parameter (4.0 kB), 1 buffer (32 B)" in text
+    assert text.index("net.weight") < text.index("net.mean")
+    assert "examples/two.py:9" in text
 
 
 def test_the_picture_is_part_of_the_page():

@@ -174,6 +174,12 @@ def test_svg_is_sound_and_says_whole_names(facts):
     assert bare.find("style") is None
 
 
+def test_svg_has_the_very_signs_of_a_name():
+    text = picture_svg(pipelines.long_names())
+    assert ">größe\n机器人 &lt;&amp;&gt;</text>" in text
+    assert "\\u673a" not in text
+
+
 @pytest.mark.parametrize("name", ["none", "recurrent", "long names", "many ports", "chain of 50 with feedback"])
 def test_png_is_as_large_as_the_scene_and_not_empty(name):
     facts = PIPELINES[name]()
