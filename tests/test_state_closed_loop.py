@@ -95,6 +95,21 @@ class Remembering(nn.Module):
         return self.hidden.flip(-1)
 
 
+class Learning(nn.Module):
+    """Running statistics of torch's own, in training mode."""
+
+    def __init__(self):
+        super().__init__()
+        self.batch = nn.BatchNorm1d(3)
+
+    def __call__(self, x):
+        x = annotate.input_tensors("learning", {"x": x})
+        annotate.module("learning", self)
+        rows = self.batch(x * torch.arange(1.0, 5.0)[:, None])
+        y = rows + self.batch.running_mean + self.batch.running_var
+        return annotate.output_tensors("learning", {"y": y}, export_with=FORMATS)
+
+
 class Normaliser:
     """Welford's running mean and variance, in NumPy, with a count that is a scalar."""
 
@@ -139,6 +154,7 @@ PARTS = {
     "lstm": Lstm,
     "frames": Frames,
     "recurrent": Recurrent,
+    "learning": Learning,
     "normaliser": Normaliser,
     "estimator": Delays,
 }
@@ -200,6 +216,7 @@ def test_ports_of_states_are_wired_and_listed_nowhere(bundle):
                 "lstm": "h c",
                 "frames": "ring place count",
                 "recurrent": "body_1_hidden",
+                "learning": "batch_running_mean batch_running_var batch_num_batches_tracked",
                 "normaliser": "mean squares count",
             }.items()
             for name in names.split()

@@ -31,10 +31,18 @@ def lowered(program: torch.export.ExportedProgram) -> torch.export.ExportedProgr
         if (schema := getattr(node.target, "_schema", None)) is not None
     )
     # A written form, ``copy_``, becomes the other one on the way.
-    if masks or any(schema is not None and schema.name.rstrip("_") in names for schema in called):
+    learns = any(_updates_statistics(node) for node in program.graph.nodes)
+    if masks or learns or any(schema is not None and schema.name.rstrip("_") in names for schema in called):
         changed: torch.export.ExportedProgram = program.run_decompositions(_TABLE)
         return changed
     return program
+
+
+def _updates_statistics(node: Any) -> bool:
+    """Whether a node normalises in training mode, and writes running statistics on the way."""
+    if node.target is not _aten.batch_norm.default:
+        return False
+    return bool(node.kwargs.get("training", node.args[5] if len(node.args) > 5 else False))
 
 
 def _for(*overloads: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
