@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from leapp._spec import Port
     from leapp.runtime.plan import Plan
 
-    Bounds = tuple[npt.NDArray[Any], npt.NDArray[Any]]
+    Bounds: TypeAlias = tuple[npt.NDArray[Any], npt.NDArray[Any]]
 
 
 class Guard:
@@ -27,7 +27,7 @@ class Guard:
         finite = {*plan.outer_outputs, *plan.feedback.values()}
         self._rows: list[tuple[str, Port, bool, Bounds | None]] = []
         for key, port in plan.outputs.items():
-            bounds = _bounds(key, port, file)
+            bounds = bounds_of(key, port, file)
             floats = port.spec.dtype.startswith(("float", "bfloat", "complex"))
             if bounds is not None or (key in finite and floats):
                 self._rows.append((key, port, key in finite and floats, bounds))
@@ -45,8 +45,11 @@ class Guard:
                     raise _refused(key, port, array, outside, f"its range is {port.semantics['range']}")
 
 
-def _bounds(key: str, port: Port, file: str) -> Bounds | None:
-    """``range: [low, high]``; each a number, or nested lists of numbers that fit the port's shape."""
+def bounds_of(key: str, port: Port, file: str) -> Bounds | None:
+    """``range: [low, high]`` of a port; each a number, or nested lists of numbers that fit its shape.
+
+    Raises: BundleFormatError.
+    """
     given: Any = port.semantics.get("range")
     if given is None:
         return None
@@ -55,7 +58,7 @@ def _bounds(key: str, port: Port, file: str) -> Bounds | None:
     except (TypeError, ValueError):
         low = high = np.array(np.nan)
     if port.spec.dtype.startswith("complex") or not (low <= high).all():
-        why = f"the range {given!r} of output {key!r} is no pair of a lower and an upper bound"
+        why = f"the range {given!r} of {key!r} is no pair of a lower and an upper bound"
         raise BundleFormatError(path=file, why=why)
     return low, high
 

@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from leapp._spec import FORMAT_NAMES
 from leapp.bundle.samples import read_tensors
-from leapp.errors import BundleFormatError, NoModelError, OptionError, UnknownFormatError, UnknownNodeNameError
+from leapp.errors import (
+    BundleFormatError,
+    NoModelError,
+    OptionError,
+    PipelineInputError,
+    UnknownFormatError,
+    UnknownNodeNameError,
+)
 from leapp.runtime.engine import Engine
 from leapp.runtime.files import Files, open_files
-from leapp.runtime.guard import Guard
+from leapp.runtime.guard import Guard, bounds_of
 from leapp.runtime.models import CallableModel, Model, load_model
 from leapp.runtime.plan import Plan, make_plan
 from leapp.runtime.values import raw_array
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     import numpy.typing as npt
 
     from leapp._spec import PipelineSpec, Port
+    from leapp.runtime.guard import Bounds
     from leapp.runtime.plan import ModelFile
 
 _WORDS: Final[Mapping[str, str]] = {"onnx": "onnx", "jit": "torchscript", "pt2": "pt2"}
@@ -95,6 +104,7 @@ class InferenceManager:
             else:
                 loaded[spec.name] = load_model(chosen[spec.name].backend, paths[spec.name], spec, threads)
         self._plan = plan
+        self._file = str(files.contract_path)
         self._backends = {node: model.backend for node, model in loaded.items()}
         self._torch = torch
         self._engine = Engine(plan, loaded, initial, torch=torch, threads=threads, check=check)
@@ -108,7 +118,11 @@ class InferenceManager:
         Raises: UnknownPortError (a KeyError), PipelineInputError (missing, or of another kind, shape or dtype),
             NodeFailedError, GuardError. State and outputs are as before then.
         """
-        return self._engine.tick({} if inputs is None else inputs)
+        if inputs is None:
+            inputs = {}
+        elif type(inputs) is not dict and not isinstance(inputs, Mapping):
+            raise PipelineInputError(port="node/port", why=f"a {type(inputs).__name__} was given in place of a dict")
+        return self._engine.tick(inputs)
 
     __call__ = run_policy
 
@@ -149,7 +163,10 @@ class InferenceManager:
         """
         if seed is not None:
             self._random = np.random.default_rng(seed)
-        mock = {key: _mock(self._plan.inputs[key], self._random) for key in self._plan.outer_inputs}
+        mock = {}
+        for key in self._plan.outer_inputs:
+            port = self._plan.inputs[key]
+            mock[key] = _mock(port, bounds_of(key, port, self._file), self._random)
         if self._torch is None:
             return mock
         from leapp.runtime.values import as_tensor
@@ -237,13 +254,11 @@ def _initial_values(files: Files, plan: Plan) -> dict[str, npt.NDArray[Any]]:
     return values
 
 
-def _mock(port: Port, random: np.random.Generator) -> npt.NDArray[Any]:
+def _mock(port: Port, limits: Bounds | None, random: np.random.Generator) -> npt.NDArray[Any]:
     spec = port.spec
-    limits: Any = port.semantics.get("range")
     if spec.dtype == "bool" or (limits is None and "int" in spec.dtype):
         return random.integers(0, 2, spec.shape).astype(spec.dtype)
-    low, high = (0.0, 1.0) if limits is None else (np.asarray(each, np.float64) for each in limits)
-    values = np.asarray(random.normal(size=spec.shape) if limits is None else random.uniform(low, high, spec.shape))
+    values = np.asarray(random.normal(size=spec.shape) if limits is None else random.uniform(*limits, spec.shape))
     if spec.dtype.startswith("complex"):
         values = values + 1j * random.normal(size=spec.shape)
     if spec.dtype == "bfloat16":  # the upper half of a float32

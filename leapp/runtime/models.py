@@ -49,7 +49,7 @@ class Model(Protocol):
 
 
 class OnnxModel:
-    """An ONNX file. Its ports bear the names of the contract; a brought one may have others, in the same order."""
+    """An ONNX file. Its ports bear the names of the contract; a foreign one may have others, in the same order."""
 
     backend = "onnx"
     in_buffers = True
@@ -81,6 +81,8 @@ class OnnxModel:
             (self._names[1], self._spec.outputs, outputs, binding.bind_ortvalue_output),
         ):
             for name, port, slot in zip(names, ports, slots, strict=True):
+                if name is None:
+                    continue
                 element = _dtypes.BY_NAME[port.spec.dtype].onnx_element
                 # On top of the array's own memory, which the lane keeps alive.
                 value = onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(buffers[slot].array, element)
@@ -88,25 +90,32 @@ class OnnxModel:
         return partial(self._session.run_with_iobinding, binding)
 
 
-def _matched(path: Path, direction: str, ports: tuple[Port, ...], found: Sequence[Any]) -> list[str]:
-    """The file's own names of the ports, dtypes and fixed sizes compared."""
+def _matched(path: Path, direction: str, ports: tuple[Port, ...], found: Sequence[Any]) -> list[str | None]:
+    """The file's own names of the ports, dtypes and fixed sizes compared; None for an input that it does not read.
+
+    (Other exporters leave inputs out that nothing depends on.)
+    """
 
     def refuse(why: str) -> ArtifactLoadError:
         return ArtifactLoadError(path=str(path), format="onnx", why=why)
 
-    names, declared = [each.name for each in found], [port.name for port in ports]
-    by_name = set(names) == set(declared)
-    if not by_name and (set(names) & set(declared) or len(names) != len(declared)):
-        raise refuse(f"its {direction} are {names}, the runtime file has {declared}")
     facts = {each.name: each for each in found}
-    own = declared if by_name else names
+    names, declared = list(facts), [port.name for port in ports]
+    own: list[str | None] = [name if name in facts else None for name in declared]
+    fits = set(names) <= set(declared) if direction == "inputs" else set(names) >= set(declared)
+    if not fits and len(names) == len(declared) and not set(names) & set(declared):
+        own = [*names]
+    elif not fits:
+        raise refuse(f"its {direction} are {names}, the runtime file has {declared}")
     for name, port in zip(own, ports, strict=True):
+        if name is None:
+            continue
         dtype, sizes = _ONNX_TYPES.get(facts[name].type, facts[name].type), facts[name].shape
-        fits = len(sizes) == len(port.spec.shape) and all(
+        same = len(sizes) == len(port.spec.shape) and all(
             size == wanted for size, wanted in zip(sizes, port.spec.shape, strict=True) if isinstance(size, int)
         )
         # Without a shape in the file there is nothing to compare: onnxruntime calls it [].
-        if dtype != port.spec.dtype or not (fits or not sizes):
+        if dtype != port.spec.dtype or not (same or not sizes):
             has = f"{dtype}{list(sizes)}, the runtime file has {port.spec.dtype}{list(port.spec.shape)}"
             raise refuse(f"its {direction[:-1]} {name!r} is {has}")
     return own

@@ -44,7 +44,7 @@ def play(
     """Run ``steps`` ticks; an error of ours ends the run and is part of the result.
 
     Args: inputs: outer inputs by tick; None: mock inputs from ``seed``. log: gets inputs, outputs and feedback of every
-        tick that went well, also when a later one did not. timed: measure ticks and nodes.
+        tick that went well, also when a later one did not or was interrupted. timed: measure ticks and nodes.
     Raises: TickLogError: the inputs end too early, or the log cannot be written.
     """
     nodes = [node.name for node in manager.pipeline.nodes]
@@ -57,27 +57,29 @@ def play(
     }
     if inputs is not None and steps:
         inputs.inputs(steps - 1)
-    for tick in range(steps):
-        given: Mapping[str, Any]
-        if inputs is None:
-            given = manager.get_mock_input(seed if tick == 0 else None)
-        else:
-            given = {key: raw_array(raw) for key, raw in inputs.inputs(tick).items()}
-        feedback = manager.feedback_inputs if writer is not None else {}
-        clock: list[int] | None = [] if timed else None
-        begin = time.perf_counter_ns()
-        try:
-            played.outputs = manager._engine.tick(given, clock)
-        except LeappError as error:
-            played.error = error
-            break
-        if clock is not None:
-            played.tick_ns.append(time.perf_counter_ns() - begin)
-            for node, taken in zip(nodes, clock, strict=True):
-                played.node_ns[node].append(taken)
-        played.ticks += 1
-        if writer is not None:
-            writer.add(given, played.outputs, feedback, dtypes)
-    if writer is not None and log is not None:
-        writer.write(log)
+    try:
+        for tick in range(steps):
+            given: Mapping[str, Any]
+            if inputs is None:
+                given = manager.get_mock_input(seed if tick == 0 else None)
+            else:
+                given = {key: raw_array(raw) for key, raw in inputs.inputs(tick).items()}
+            feedback = manager.feedback_inputs if writer is not None else {}
+            clock: list[int] | None = [] if timed else None
+            begin = time.perf_counter_ns()
+            try:
+                played.outputs = manager._engine.tick(given, clock)
+            except LeappError as error:
+                played.error = error
+                break
+            if clock is not None:
+                played.tick_ns.append(time.perf_counter_ns() - begin)
+                for node, taken in zip(nodes, clock, strict=True):
+                    played.node_ns[node].append(taken)
+            played.ticks += 1
+            if writer is not None:
+                writer.add(given, played.outputs, feedback, dtypes)
+    finally:
+        if writer is not None and log is not None:
+            writer.write(log)
     return played

@@ -74,7 +74,7 @@ def test_a_range_that_is_none(tmp_path, limits):
     pipeline = Pipeline(tmp_path).node("n", [port("x", 2)], [port("y", 2, range=limits)], [("Identity", "x", "y")])
     path = pipeline.wires(inputs={"n": ["x"]}, outputs={"n": ["y"]}).write()
     leapp.InferenceManager(path)
-    with pytest.raises(errors.BundleFormatError, match="of output 'n/y' is no pair of a lower and an upper bound"):
+    with pytest.raises(errors.BundleFormatError, match="of 'n/y' is no pair of a lower and an upper bound"):
         leapp.InferenceManager(path, guard=True)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import types
 
 import numpy as np
 import pytest
@@ -155,6 +156,13 @@ def test_a_bad_input_is_one_clear_error_and_changes_nothing(run, inputs, error, 
     assert "\\n" not in str(caught.value)
     assert everything(run) == before
     assert result(run, 0, 0) == [4, 6]
+
+
+def test_what_is_no_mapping(run):
+    for bad in ([1], np.zeros(2, "f"), "sum/step"):
+        with pytest.raises(errors.PipelineInputError, match="was given in place of a dict"):
+            run(bad)
+    assert run(types.MappingProxyType(given(0, 0)))["twice/result"].tolist() == [2, 4]
 
 
 def test_unknown_keys_are_key_errors_and_failures_runtime_errors(run):

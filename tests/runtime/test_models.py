@@ -206,16 +206,26 @@ ONNX_PORTS = [
     ([port("x", 3)], [port("y", 2)], r"its input 'x' is float32\[2\], the runtime file has float32\[3\]"),
     ([port("x", 2, dtype="float64")], [port("y", 2)], r"is float32\[2\], the runtime file has float64\[2\]"),
     ([port("x", 2)], [port("y", 1, 2)], r"its output 'y' is float32\[2\], the runtime file has float32\[1, 2\]"),
-    ([port("x", 2), port("q", 2)], [port("y", 2)], r"its inputs are \['x'\], the runtime file has \['x', 'q'\]"),
+    ([port("q", 2), port("r", 2)], [port("y", 2)], r"its inputs are \['x'\], the runtime file has \['q', 'r'\]"),
+    ([port("x", 2)], [port("y", 2), port("z", 2)], r"its outputs are \['y'\], the runtime file has \['y', 'z'\]"),
 ]
 
 
-@pytest.mark.parametrize(("inputs", "outputs", "why"), ONNX_PORTS, ids=["size", "dtype", "rank", "more"])
+@pytest.mark.parametrize(("inputs", "outputs", "why"), ONNX_PORTS, ids=["size", "dtype", "rank", "inputs", "outputs"])
 def test_onnx_models_with_other_ports_are_refused(tmp_path, inputs, outputs, why):
     onnx_file(tmp_path / "m.onnx", {"inputs": [port("x", 2)], "outputs": [port("y", 2)]}, [("Identity", "x", "y")])
     path = one_node(tmp_path, inputs, outputs, onnx=(tmp_path / "m.onnx").read_bytes()).write()
     with pytest.raises(errors.ArtifactLoadError, match=why):
         leapp.InferenceManager(path)
+
+
+def test_onnx_models_without_unused_inputs_and_with_more_outputs(tmp_path):
+    own = {"inputs": [port("x", 2)], "outputs": [port("w", 2), port("y", 2)]}
+    onnx_file(tmp_path / "m.onnx", own, [("Add", "x x", "y"), ("Neg", "x", "w")])
+    ports = [port("unused", 3), port("x", 2)], [port("y", 2)]
+    run = leapp.InferenceManager(one_node(tmp_path, *ports, onnx=(tmp_path / "m.onnx").read_bytes()).write())
+    result = run({"n/unused": np.zeros(3, "f"), "n/x": np.float32([1, 2])})
+    assert {key: value.tolist() for key, value in result.items()} == {"n/y": [2, 4]}
 
 
 def test_onnx_models_with_names_of_their_own_are_fed_in_order(tmp_path):
