@@ -609,7 +609,7 @@ class ArtifactLoadError(ExportError):
 class ValidationError(LeappError, AssertionError):
     """Replayed artifacts do not give the traced outputs."""
 
-    what = "{count} node(s) did not reproduce their recorded samples:\n{detail}"
+    what = "{count} node(s) do not give what was traced:\n{detail}"
     remedy = (
         "evidence/checks.json and `error.facts['reports']` hold all figures; compile_graph(strict=False) returns the "
         "reports and marks the bundle as failed instead of raising."

@@ -222,7 +222,8 @@ class PortTally:
         found = compare(as_array(actual), as_array(expected), rtol=rtol, atol=atol, tally=self._tally)
         settled = self._keep_first and self._failed
         if self._samples == 0 or (found.further_than(self._worst[2]) and not settled):
-            self._worst, self._hint = (index, label, found), hint
+            self._worst = index, label, found
+        self._hint = self._hint or hint
         if not found.ok:
             self._failed.append(index)
         self._samples += 1

@@ -264,7 +264,7 @@ class _Scheduler:
 
     def _wrong(self, consumer: str, index: int, brought: Any, traced: Any) -> None:
         whose = self._whose(traced, index, self._origin(index, consumer))
-        hint = f"the traced value is that of {whose.key!r} at tick {whose.index}" if whose else ""
+        hint = f"at tick {index} it was traced with the value of {whose.key!r} at tick {whose.index}" if whose else ""
         self._tallies[consumer].add(brought, traced, index=index, label=f"tick {index}", hint=hint)
 
     def _from_outside(self, index: int, consumer: str) -> bool:

@@ -130,7 +130,7 @@ def test_a_swapped_state_is_named(altered):
     assert any(
         line.startswith("policy (whole pipeline, wiring): input 'h' (fed by policy/c): element [")
         and "] of tick 1: recorded" in line
-        and line.endswith("the traced value is that of 'policy/h' at tick 0")
+        and line.endswith("at tick 1 it was traced with the value of 'policy/h' at tick 0")
         for line in lines
     ), lines
     assert "hand over the very output" in lines[-1]
@@ -140,7 +140,7 @@ def test_a_wire_from_another_output_is_named(altered):
     edit = in_yaml("policy/memory: [estimator/memory]", "policy/action: [estimator/memory]")
     _, lines = problems(altered(edit))
     assert lines[0].startswith("estimator (whole pipeline, wiring): input 'memory' (fed by policy/action): element [")
-    assert lines[0].endswith("the traced value is that of 'policy/memory' at tick 0")
+    assert lines[0].endswith("at tick 1 it was traced with the value of 'policy/memory' at tick 0")
 
 
 @pytest.mark.parametrize("ticks", ["recorded", "lost"])

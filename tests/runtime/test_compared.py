@@ -288,7 +288,7 @@ def test_old_features_are_no_input_from_outside(manager):
     plan, _ = played(manager(), traced)
     (((_, name, source, label), report),) = wrong(plan.wires).items()
     assert (name, source, label) == ("features", "estimator/features", "tick 2")
-    assert report.hint == "the traced value is that of 'estimator/features' at tick 0"
+    assert report.hint == "at tick 2 it was traced with the value of 'estimator/features' at tick 0"
 
 
 def test_ticks_that_are_not_whole_are_left_out(manager):
