@@ -263,8 +263,8 @@ def _started(nodes: Sequence[_Node], pipeline: PipelineSpec, rules: StartRules) 
         asked = rules.reset_of(spec.name, node.trace.backend_params)
         if asked is not None:
             port, where = asked
-            brought = node.trace.backend_params.get("model_path") is not None
-            states = start.check_reset(pipeline, node.names, spec.name, port, where, brought=brought)
+            brings = node.brought is not None
+            states = start.check_reset(pipeline, node.names, spec.name, port, where, brought=brings)
             pipeline = start.with_input(pipeline, spec.name, Port(port, RESET))
             made[-1] = _resettable(made[-1], port, states)
     return made, pipeline

@@ -194,6 +194,24 @@ def test_reset_inputs_that_cannot_be(tmp_path, params, error, text):
     assert text in str(caught.value)
 
 
+class Sum(nn.Module):
+    def forward(self, x, h):
+        return x + h, h + 1
+
+
+def test_a_model_that_is_brought_along_is_not_rewritten(tmp_path):
+    torch.jit.save(torch.jit.script(Sum()), tmp_path / "sum.pt")
+    leapp.start("brought", save_path=tmp_path)
+    x = annotate.input_tensors("n", {"x": torch.randn(3)})
+    h = annotate.state_tensors("n", {"h": torch.ones(3)})
+    annotate.update_state("n", {"h": h + 1})
+    params = {"model_path": str(tmp_path / "sum.pt"), "reset_port": "fresh"}
+    annotate.output_tensors("n", {"y": x + h}, export_with=None, backend_params=params)
+    leapp.stop()
+    with pytest.raises(errors.ResetPortError, match="a model that is brought along is not rewritten"):
+        leapp.compile_graph()
+
+
 def test_a_node_without_an_artifact_keeps_the_port(tmp_path):
     """Whoever supplies the model has to give it the input that was asked for."""
     leapp.start("wired", save_path=tmp_path)
