@@ -18,11 +18,13 @@ from leapp.errors import (
     ExportError,
     LeappError,
     MissingDependencyError,
+    NoOutputsError,
     NothingAnnotatedError,
     OnlyNodeError,
     PictureError,
     RecordingsDifferError,
     UnknownNodeError,
+    UnknownNodeWarning,
     ValidationError,
 )
 from leapp.export._backend import IR_VERSION, OPSET_VERSION, ExportOptions, backend_for
@@ -46,6 +48,7 @@ from leapp.runtime.check import TracedRun, check_pipeline
 from leapp.trace.constants import bytes_digest, same_bytes
 from leapp.trace.node import CollectorPause, spec_of
 from leapp.trace.same import difference
+from leapp.trace.source import source_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -199,6 +202,10 @@ def _check_nodes(session: Session, options: CompileOptions) -> None:
     if not session.completed:
         raise NothingAnnotatedError(name=session.options.name)
     names = [node.name for node in session.completed]
+    for node in sorted(session.options.non_traced - set(names)):
+        unknown = UnknownNodeWarning(node=node, known=", ".join(names))
+        session.warnings.append(unknown)
+        warnings.warn(unknown, stacklevel=6)
     for node in sorted(options.configured_nodes - set(names)):
         raise UnknownNodeError(manifest=options.manifest, node=node, known=", ".join(names))
     if options.only is not None and options.only not in names:
@@ -223,6 +230,8 @@ def _prepared(session: Session, options: CompileOptions) -> tuple[list[_Node], P
             )  # fmt: skip
         graph = trace.recordings[0].graph
         assert graph is not None
+        if chosen and not graph.spec.outputs:
+            raise NoOutputsError(node=trace.name, where=str(source_line(trace.origin, session.root)))
         exclusive = any(each.backend == "onnx" for each in (*(chosen or ()), *((model.format,) if model else ())))
         entries = tuple(entry.wires for entry in trace.recordings)
         wires.append(NodeWires(graph.spec, entries, exclusive, frozenset(trace.state)))

@@ -524,6 +524,13 @@ class UnfinishedEntryWarning(LeappWarning):
     )
 
 
+class UnknownNodeWarning(LeappWarning):
+    """``non_traced`` names a node that was never annotated."""
+
+    what = "leapp.start(non_traced=...) names {node!r}, and no node of that name was annotated."
+    remedy = "Annotated nodes: {known}."
+
+
 class WireLostWarning(LeappWarning):
     """A value computed between two nodes was declared as an input."""
 
@@ -566,6 +573,13 @@ class FormatConflictError(ExportError, ValueError):
     exit_code = 2
     what = "Node {node!r}: the formats {first!r} and {second!r} both write {file!r}."
     remedy = "Ask for one of them."
+
+
+class NoOutputsError(ExportError, ValueError):
+    """A node that is to be exported has no outputs."""
+
+    what = "Node {node!r} has no outputs, so there is nothing to export ({where})."
+    remedy = "Name what it gives in annotate.output_tensors(), or export nothing of it: export_with=None."
 
 
 class BroughtModelError(ExportError, ValueError):

@@ -242,8 +242,25 @@ def test_methods_in_a_bundle(begun):
         torch.testing.assert_close(got["action"], expected)
 
 
+def test_a_node_without_outputs_is_no_model(begun):
+    end = begun()
+    annotate.input_tensors("sink", {"x": torch.randn(2)})
+    with pytest.warns(errors.UnusedInputWarning):
+        annotate.output_tensors("sink", {})
+    with pytest.raises(errors.NoOutputsError, match=r"Node 'sink' has no outputs.*test_patterns.py:\d+"):
+        end()
+
+
+def test_nodes_that_get_no_model_by_name(begun):
+    end = begun(non_traced=["first", "frist"])
+    annotate.output_tensors("first", {"y": annotate.input_tensors("first", {"x": torch.randn(2)}) * 2})
+    with pytest.warns(errors.UnknownNodeWarning, match="names 'frist', and no node") as caught:
+        assert end().contract["models"]["first"]["parameters"]["backend"] == "none"
+    assert caught[0].filename == __file__
+
+
 def test_dry_run_wires_and_exports_nothing(begun):
-    end = begun(dry_run=True, non_traced=["no such node"])
+    end = begun(dry_run=True)
     hidden = torch.zeros(2)
     for _ in range(2):
         y = annotate.input_tensors("first", {"x": torch.randn(2)}) * 2

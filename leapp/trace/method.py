@@ -182,7 +182,10 @@ class _Method:
 
 
 class _Pairs(Mapping[str, Any]):
-    """Names and values in order, one name perhaps twice: ``f(x, /, **others)`` may be given another ``x``."""
+    """Names and values in order, one name perhaps twice.
+
+    ``f(x, /, **others)`` may be given another ``x``, and a result may have the keys 1 and "1".
+    """
 
     def __init__(self, pairs: list[tuple[str, Any]]) -> None:
         self.pairs = pairs
@@ -217,7 +220,7 @@ class Returns:
             return cls((found.body,))
         return cls(tuple(_returned(found.body)))
 
-    def named(self, result: Any) -> dict[str, Any]:
+    def named(self, result: Any) -> Mapping[str, Any]:
         """The outputs in a result by name.
 
         A dict, named tuple or dataclass names them itself. Else they are named as the statements return them, where
@@ -227,7 +230,7 @@ class Returns:
         if items is None:
             return {self._single() or "out0": result}
         if not _numbered(result):
-            return {str(key): each for key, _, each in items}
+            return _Pairs([(str(key), each) for key, _, each in items])
         name = self._single()
         if name is not None:
             return {name: result}

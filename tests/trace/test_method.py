@@ -428,6 +428,15 @@ def test_names_of_outputs(session, function, expected):
     assert ports(session, "n")[1] == expected
 
 
+def test_one_name_for_two_results(session):
+    @annotate.method
+    def f(x):
+        return {1: x * 2, "1": x + 1}
+
+    with pytest.raises(errors.PortCollisionError, match="both flatten to the output port '1'"):
+        f(torch.randn(2))
+
+
 def test_names_without_a_source(session):
     names = {}
     exec("def f(x):\n    y = x * 2\n    return y\ndef g(x):\n    a = b = x + 1\n    return a, b * 2\n", names)
