@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from types import SimpleNamespace
 
@@ -238,3 +239,46 @@ def test_the_remedies_can_be_pasted(shown, sources, values):
     table, *lines = (line.strip() for line in text.splitlines()[1:])
     read = [tomllib.loads(f"{table}\n{line}\n")["nodes"]["a.b"]["state"]["last q"] for line in lines]
     assert read == values
+
+
+# --- all runs together -----------------------------------------------------------------------------------------------
+
+
+def shown(port, *, zero=False, same=False, like=(), largest=0.5, declared=False):
+    one = start.Shown(port, port.partition("/")[2], Seen(zero, same, like), ("x", "y"), largest, declared)
+    assert start.Shown.of(json.loads(json.dumps(one.as_json()))) == one
+    return one
+
+
+def test_one_run_in_which_it_moved_is_enough():
+    starts, texts = start.settled(
+        [
+            [shown("a/h", zero=True, same=True), shown("a/k", same=True, like=("x",)), shown("b/m", same=True)],
+            [shown("a/h", same=False, like=()), shown("a/k", like=("x", "y")), shown("b/m", same=True)],
+        ]
+    )
+    assert starts == {"a/k": copy_of("x"), "b/m": CONSTANT}
+    (text,) = texts
+    assert text.startswith("node 'a': 'h' starts with another value in each run, largest difference 0.5;")
+
+
+def test_the_largest_difference_of_all_runs_is_named_where_there_is_a_number():
+    runs = [[shown("a/h", largest=0.5)], [shown("a/h", largest=3.0)], [shown("a/h", largest=1.0)]]
+    assert "largest difference 3;" in start.settled(runs)[1][0]
+    assert "largest" not in start.settled([*runs, [shown("a/h", largest=None)]])[1][0]
+
+
+def test_what_is_declared_needs_no_run():
+    assert start.settled([[shown("a/h", declared=True)]]) == ({}, [])
+    assert start.settled([]) == ({}, [])
+
+
+def test_a_bundle_is_made_again_only_where_a_copy_is_or_was_one():
+    contract = {
+        "models": {"a": {"inputs": [{"name": "x"}, {"name": "h"}, {"name": "g", "start": "first-input:x"}]}},
+        "pipeline": {"feedback_flow": {"a/h": ["a/h"], "b/m": ["a/g"]}},
+    }
+    assert start.other_starts(contract, {"a/h": ZEROS, "a/g": copy_of("x")}) is None
+    assert start.other_starts(contract, {"a/h": CONSTANT}) is None
+    assert start.other_starts(contract, {"a/h": copy_of("x")}) == {"a/h": "first-input:x", "a/g": "first-input:x"}
+    assert start.other_starts(contract, {"a/g": CONSTANT}) == {"a/h": "constant", "a/g": "constant"}
