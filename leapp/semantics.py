@@ -274,6 +274,9 @@ def _free_fields(where: str, extra: Any, shape: Sequence[int] | None) -> dict[st
                 where=where, why=f"the free field {key!r} is a field of LEAPP",
                 advice=f"Choose another key; {_OWN_WAY[key]}." if key in _OWN_WAY else "Choose another key.",
             )  # fmt: skip
+    for key in (*_TEXTS, "range"):
+        if fields.get(key, "") is None:  # a client that always names them says nothing by that
+            del fields[key]
     for key in _TEXTS:
         if not isinstance(fields.get(key, ""), str):
             raise SemanticsTypeError(

@@ -122,6 +122,7 @@ class OwnKind(Enum):
             (2,),
             {"Alpha": {"b": [1, None]}, "range": [-1, 0.5], "unit": "rad", "zeta": "gripper/width"},
         ),
+        ({"extra": {"unit": None, "range": None, "frame": None}}, (2,), {"frame": None}),
         ({"extra": {"gains": np.array([[1, 2]]), "n": np.int64(3)}}, (2,), {"gains": [[1, 2]], "n": 3}),
     ],
 )  # fmt: skip
@@ -129,7 +130,7 @@ def test_facts_take_the_form_of_the_runtime_file(said, shape, fields):
     facts = TensorSemantics("x", torch.zeros(shape), **said).facts("Port 'n/x'", shape)
     assert facts == fields
     assert list(facts) == list(fields)
-    assert all(type(value) in (str, list, dict, int, float) for value in facts.values())
+    assert all(type(value) in (str, list, dict, int, float, type(None)) for value in facts.values())
 
 
 @pytest.mark.parametrize(
