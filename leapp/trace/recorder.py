@@ -5,9 +5,10 @@ It knows no tensor type. Memory is a number: values with the same number alias e
 
 from __future__ import annotations
 
+import builtins
 import keyword
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from torch import fx
 
@@ -15,6 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable
 
     from leapp.trace.source import Place
+
+# An argument of such a name would hide what generated code refers to; it never reads from the console.
+_MEANT: Final = frozenset(
+    "self torch operator math inf nan NoneType device fx_pytree pytree collections annotate".split()
+).union(dir(builtins)) - {"input"}
 
 NO_MEMORY = 0
 """Memory number of values that alias nothing (scalars, tuples)."""
@@ -37,7 +43,7 @@ def identifier(name: str) -> str:
     text = re.sub(r"\W", "_", name, flags=re.ASCII)
     if not text or text[0].isdigit():
         text = f"_{text}"
-    return f"{text}_" if keyword.iskeyword(text) else text
+    return f"{text}_" if keyword.iskeyword(text) or text in _MEANT else text
 
 
 def free_name(base: str, taken: Container[str]) -> str:
