@@ -851,6 +851,16 @@ class ReplayArgumentsError(RunError, ValueError):
     remedy = "Write `leapp replay BUNDLE LOG.safetensors`, once for each log; bundles alone may be several."
 
 
+class HiddenModelStateWarning(LeappWarning):
+    """A brought model remembers something from call to call by itself."""
+
+    what = "Node {node!r}: its model keeps state inside itself ({names})."
+    remedy = (
+        "reset() does not reach it, and a tick that fails does not take it back. Bring a model that takes its state as an "
+        "input and gives the next one as an output."
+    )
+
+
 class FailedBundleWarning(LeappWarning):
     """A bundle is run that a check of its build refused."""
 

@@ -6,12 +6,19 @@ a callable of the user's gets copies by port name.
 
 from __future__ import annotations
 
+import warnings
 from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from leapp import _dtypes
-from leapp.errors import ArtifactLoadError, MissingDependencyError, NodeFailedError, PipelineInputError
+from leapp.errors import (
+    ArtifactLoadError,
+    HiddenModelStateWarning,
+    MissingDependencyError,
+    NodeFailedError,
+    PipelineInputError,
+)
 from leapp.runtime.values import giver, writer
 
 if TYPE_CHECKING:
@@ -23,6 +30,24 @@ if TYPE_CHECKING:
 
     Step = Callable[[], None]
     NodeCallable = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+
+_SCRIPT_VIEWS: Final = frozenset(
+    f"aten::{name}"
+    for name in (
+        "slice",
+        "select",
+        "view",
+        "reshape",
+        "unsqueeze",
+        "squeeze",
+        "narrow",
+        "t",
+        "transpose",
+        "permute",
+        "alias",
+    )
+)
+"""TorchScript calls whose result is the memory of their first argument."""
 
 _ONNX_TYPES: Final = {
     "tensor(float)": "float32",
@@ -213,9 +238,37 @@ def _torchscript(path: Path, spec: NodeSpec) -> TorchModel:
     graph = forward.inlined_graph
     aliases = graph.alias_db()
     values = list(graph.inputs())[1 : len(spec.inputs) + 1]
+    _warn_of_state(spec, _kept_by_script(graph))
     return TorchModel(
         "jit", spec, forward, frozenset(at for at, each in enumerate(values) if aliases.has_writers(each))
     )
+
+
+def _kept_by_script(block: Any) -> set[str]:
+    """Attributes that a TorchScript graph assigns, or writes into itself or through a view."""
+    found: set[str] = set()
+    for node in block.nodes():
+        kind = node.kind()
+        if kind == "prim::SetAttr":
+            found.add(node.s("name"))
+        elif kind.startswith("aten::") and kind.endswith("_") and not kind.endswith("__"):
+            source = node.inputsAt(0).node()
+            while source.kind() in _SCRIPT_VIEWS:
+                source = source.inputsAt(0).node()
+            if source.kind() == "prim::GetAttr":
+                found.add(source.s("name"))
+        # What a layer keeps only while it is trained is behind a branch; exported models are not.
+        training = kind == "prim::If" and (asked := node.inputsAt(0).node()).kind() == "prim::GetAttr"
+        for at, inner in enumerate(node.blocks()):
+            if not (training and at == 0 and asked.s("name") == "training"):
+                found |= _kept_by_script(inner)
+    return found
+
+
+def _warn_of_state(spec: NodeSpec, names: set[str]) -> None:
+    if names:
+        warning = HiddenModelStateWarning(node=spec.name, names=", ".join(sorted(names)))
+        warnings.warn(warning, stacklevel=5)
 
 
 def _exported(path: Path, spec: NodeSpec) -> TorchModel:
@@ -232,18 +285,25 @@ def _exported(path: Path, spec: NodeSpec) -> TorchModel:
     # The module would sort its arguments into Python structures and back, which takes longer than a small model.
     module.graph.set_codegen(CodeGen())
     module.recompile()
-    return TorchModel("pt2", spec, module.forward, _written(module.graph))
+    written, kept = _written(module.graph)
+    _warn_of_state(spec, kept)
+    return TorchModel("pt2", spec, module.forward, written)
 
 
-def _written(graph: Any) -> frozenset[int]:
-    """Positions of the inputs that an exported graph writes into, itself or through a view."""
-    written: set[int] = set()
-    inputs: dict[Any, frozenset[int]] = {}  # node -> inputs whose memory it may be
+def _written(graph: Any) -> tuple[frozenset[int], set[str]]:
+    """Inputs by position, and constants by name, that an exported graph writes into, itself or through a view."""
+    written: set[int | str] = set()
+    sources: dict[Any, frozenset[int | str]] = {}  # node -> inputs and constants whose memory it may be
+    count = 0
     for node in graph.nodes:
         if node.op == "placeholder":
-            inputs[node] = frozenset({len(inputs)})
+            sources[node] = frozenset({count})
+            count += 1
             continue
-        seen: set[int] = set()
+        if node.op == "get_attr":
+            sources[node] = frozenset({str(node.target)})
+            continue
+        seen: set[int | str] = set()
         schema = getattr(node.target, "_schema", None)
         given = zip(schema.arguments, node.args, strict=False) if schema is not None else ()
         named = {each.name: each for each in schema.arguments} if schema is not None else {}
@@ -251,13 +311,14 @@ def _written(graph: Any) -> frozenset[int]:
             if argument.alias_info is None:
                 continue
             for each in value if isinstance(value, list | tuple) else [value]:
-                seen |= inputs.get(each, frozenset())
+                seen |= sources.get(each, frozenset())
                 if argument.alias_info.is_write:
-                    written |= inputs.get(each, frozenset())
+                    written |= sources.get(each, frozenset())
         if schema is None:  # an element of what an op gave, for one
-            seen = {at for each in node.all_input_nodes for at in inputs[each]}
-        inputs[node] = frozenset(seen)
-    return frozenset(written)
+            seen = {at for each in node.all_input_nodes for at in sources[each]}
+        sources[node] = frozenset(seen)
+    inputs = frozenset(each for each in written if isinstance(each, int))
+    return inputs, {each for each in written if isinstance(each, str)}
 
 
 class CallableModel:

@@ -133,6 +133,36 @@ class Writes(torch.nn.Module):
         return x
 
 
+class WritesWeighed(torch.nn.Module):
+    """The same, with constants, which an exported graph has before its inputs."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("one", torch.ones(2))
+        self.register_buffer("two", 2 * torch.ones(2))
+
+    def forward(self, k, x):
+        x[0:1].add_((k * self.one)[0:1])
+        x[1] += (k * self.two)[1]
+        return x * self.one
+
+
+class Remembers(torch.nn.Module):
+    """Keeps state in ways of its own, and has a layer that would while it is trained."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("h", torch.zeros(2))
+        self.register_buffer("c", torch.zeros(2))
+        self.register_buffer("constant", torch.ones(2))
+        self.layer = torch.nn.BatchNorm1d(2)
+
+    def forward(self, x):
+        self.h = self.h + x * self.constant
+        self.c[0:1] += x[0]
+        return self.layer((self.h + self.c).reshape(1, 2)).reshape(2)
+
+
 class Named(torch.nn.Module):
     def forward(self, x):
         return {"b": x + 1, "a": x * 2}
@@ -168,6 +198,32 @@ def test_a_model_that_writes_its_inputs_harms_nobody(tmp_path, backend):
         assert results["writes/y"].tolist() == [2, 2]
         assert results["state/next"].tolist() == [tick, tick]
     assert all(value.tolist() == [1, 1] for value in inputs.values())
+
+
+@pytest.mark.parametrize("backend", ["jit", "pt2"])
+def test_written_inputs_are_told_from_constants(tmp_path, backend):
+    data = scripted(WritesWeighed()) if backend == "jit" else exported(WritesWeighed(), torch.zeros(2), torch.zeros(2))
+    k, x = port("k", 2), port("x", 2)
+    pipeline = one_node(tmp_path, [k, x], [port("y", 2)], **{backend: data})
+    pipeline.node("first", [port("x", 2)], [port("y", 2)], jit=scripted(Same()))
+    pipeline.wires(
+        data_flow={"first/y": ["n/x"]}, inputs={"first": ["x"], "n": ["k"]}, outputs={"first": ["y"], "n": ["y"]}
+    )
+    run = leapp.InferenceManager(pipeline.write())
+    for _ in range(3):
+        results = run({"first/x": torch.ones(2), "n/k": torch.ones(2)})
+        assert results["first/y"].tolist() == [1, 1]
+        assert results["n/y"].tolist() == [2, 3]
+
+
+@pytest.mark.parametrize("backend", ["jit", "pt2"])
+def test_a_model_that_keeps_state_inside_itself_is_named(tmp_path, backend):
+    module = Remembers().eval()
+    data = scripted(module) if backend == "jit" else exported(module, torch.zeros(2))
+    path = one_node(tmp_path, [port("x", 2)], [port("y", 2)], **{backend: data}).write()
+    with pytest.warns(errors.HiddenModelStateWarning, match=r"Node 'n': .*inside itself \(c, h\)") as noticed:
+        leapp.InferenceManager(path)
+    assert noticed[0].filename == __file__
 
 
 @pytest.mark.parametrize(("module", "expected"), [(Named(), {"a": [2], "b": [2]}), (Listed(), {"a": [2], "b": [2]})])
