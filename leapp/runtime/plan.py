@@ -96,7 +96,7 @@ class _Reader:
         inputs = {f"{node.name}/{port.name}": port for node in nodes.values() for port in node.inputs}
         outputs = {f"{node.name}/{port.name}": port for node in nodes.values() for port in node.outputs}
         sources, data_flow = self._wires("data_flow", inputs, outputs, {})
-        feedback, feedback_flow = self._wires("feedback_flow", inputs, outputs, sources)
+        feedback, feedback_flow = self._wires(self._feedback_key(), inputs, outputs, sources)
         ordered = self._ordered(nodes, sources)
         spec = PipelineSpec(
             name=name,
@@ -124,6 +124,13 @@ class _Reader:
     def _map(self, key: str) -> dict[str, Any]:
         """A map of ``pipeline``; nothing where an old file leaves it out."""
         return {} if self._pipeline.value.get(key) is None else self._pipeline.mapping(key)
+
+    def _feedback_key(self) -> str:
+        """Under which name the wires of the next tick stand: some files have one of the two, and ours both."""
+        flow, connections = (self._pipeline.value.get(key) for key in ("feedback_flow", "feedback_connections"))
+        if None not in (flow, connections) and flow != connections:
+            raise self._error("pipeline.feedback_connections", "it is not what feedback_flow is")
+        return "feedback_connections" if flow is None else "feedback_flow"
 
     def _lists(self, key: str) -> dict[str, tuple[str, ...]]:
         found = {}

@@ -49,6 +49,15 @@ def test_a_sound_file():
     assert plan.initial_values == ("first.safetensors", None)
 
 
+def test_feedback_may_stand_under_its_other_name():
+    other = contract()
+    pipeline = other["pipeline"]
+    pipeline["feedback_connections"] = pipeline["feedback_flow"]
+    assert make_plan(other, "c.yaml", "two") == make_plan(contract(), "c.yaml", "two")
+    del pipeline["feedback_flow"]
+    assert make_plan(other, "c.yaml", "two") == make_plan(contract(), "c.yaml", "two")
+
+
 def put(*path):
     """A change of one value; ``...`` removes it."""
     *path, last, value = path
@@ -77,6 +86,7 @@ WRONG = [
     (put(*P, "data_flow", {"a/y": ["b/y"], "b/w": ["a/x"]}), "it runs in a circle: a -> b -> a"),
     (put(*P, "data_flow", {"a/y": ["b/y", "a/x"]}), "it runs in a circle: a -> a"),
     (put(*P, "feedback_flow", {"a/held": ["a/held"], "b/w": ["a/back"]}), "the output is float32[3] and 'a/back'"),
+    (put(*P, "feedback_connections", {}), "pipeline.feedback_connections: it is not what feedback_flow is"),
     (put(*P, "inputs", {"a": ["x"]}), "pipeline.inputs: 'b/flag' is not listed"),
     (put(*P, "inputs", {"a": ["x", "back"], "b": ["flag"]}), "'a/back' is listed and fed by 'b/z'"),
     (put(*P, "inputs", {"a": ["x"], "b": ["flag", "q"]}), "'b/q' is no input of a node"),
