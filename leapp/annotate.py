@@ -161,7 +161,7 @@ def method(node_name: Any = None, export_with: Any = UNSET, backend_params: Mapp
     Args:
         node_name: name of the node; the function's own by default.
         export_with: as of ``output_tensors``.
-        backend_params: as of ``output_tensors``.
+        backend_params: as of ``output_tensors``. With a model that is brought, the function is not traced at all.
 
     Returns:
         The decorated function, or the decorator.

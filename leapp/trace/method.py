@@ -129,7 +129,7 @@ class _Method:
         words = parse_export(self.node, self.export_with, self.backend_params)
         leaves = flatten(self.node, "input", _Pairs(given), is_port, stays=lambda _: True)
         inputs = {leaf.port: leaf.tensor for leaf in leaves}
-        made = session.input_tensors(self.node, inputs, place=self.place)
+        made = session.input_tensors(self.node, inputs, place=self.place, traced=words.brought is None)
         token = _running.set((*running, key))
         try:
             if made:

@@ -103,8 +103,10 @@ class _Input:
 class Recording:
     """One entry of a node, from its first ``input_tensors`` to its ``output_tensors``."""
 
-    def __init__(self, session: Session, name: str, place: Place, entry: int) -> None:
+    def __init__(self, session: Session, name: str, place: Place, entry: int, *, traced: bool = True) -> None:
         self.session = session
+        self.traced = traced
+        """Inputs become traced; else they stay plain: the node brings its model, and nothing is to be recorded."""
         self.name = name
         self.entry = entry
         self.pinned: list[Any] = []
@@ -396,10 +398,13 @@ class Recording:
         static = self.session.static_origin(thing) if before is None else None
         if static is not None and (static[1] is None or same_bytes(plain(tensor).cpu(), static[1])):
             origin = self.wires[leaf.port] = static[0]
+        moved = False
         variation = self.session.options.variation
         if variation is not None and origin is None:
             if array is not None:
+                given = array
                 array, tensor = self._varied(variation, leaf.port, array, tensor)
+                moved = array is not given
             else:
                 variation.vary_input(self.name, leaf.port, self.entry, tensor)
         with no_hooks():
@@ -414,6 +419,10 @@ class Recording:
             leaf.port, thing, plain(tensor), _copy(tensor), memory, node, place, leaf.semantics, order
         )
         self._port_of[id(thing)] = leaf.port
+        if not self.traced:
+            if array is None or not moved:
+                return None
+            return array[()] if isinstance(thing, np.generic) else array
         value = Value(self, node, memory, address, origin)
         if array is None:
             mark(tensor, value, self.session)
@@ -635,8 +644,8 @@ class Recording:
     def _is_recorded(self, leaf: Leaf, place: Place) -> bool:
         """Whether recorded calls lead to an output of a brought model. Raises for a value of another node."""
         value = value_of(leaf.tensor)
-        if value is None or value.recording is self:
-            return value is not None
+        if value is None or value.recording is self or not self.traced:
+            return value is not None and self.traced
         if value.recording is None or value.recording.name != self.name:
             raise self.foreign(value, place)
         return False

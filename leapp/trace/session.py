@@ -195,10 +195,13 @@ class Session:
 
     # --- nodes ----------------------------------------------------------------------------------------------------
 
-    def input_tensors(self, name: str, tensors: Any, *, place: Place | None = None) -> Mapping[int, Any]:
+    def input_tensors(
+        self, name: str, tensors: Any, *, place: Place | None = None, traced: bool = True
+    ) -> Mapping[int, Any]:
         """Open a node, or declare further inputs of an open one; gives what stands for arrays, by their ids.
 
-        ``place``: where the node comes from; None: the user's line that called.
+        ``place``: where the node comes from; None: the user's line that called. ``traced``: whether to record what is
+        computed of the inputs; else they stay plain, and only the samples are kept.
         """
         place = place or caller()
         name = str(name)
@@ -222,7 +225,7 @@ class Session:
                     node.passing_inputs.update({leaf.port: port_of(leaf) for leaf in leaves})
                 return {}
             if node.current is None:
-                self._begin(node, place)
+                self._begin(node, place, traced=traced)
             assert node.current is not None
             begins = not node.current.has_inputs
             try:
@@ -362,7 +365,10 @@ class Session:
         opened = ", ".join(repr(each.name) for each in self.nodes.values() if each.is_open)
         raise StateOutsideNodeError(call=call, node=name, where=self._where(place), open=opened or "none")
 
-    def _begin(self, node: NodeTrace, place: Place) -> None:
+    def _begin(self, node: NodeTrace, place: Place, *, traced: bool) -> None:
+        if not traced:
+            node.current = Recording(self, node.name, place, node.entries, traced=False)
+            return
         thread = threading.get_ident()
         stack = self._open.setdefault(thread, [])
         if not stack and not crossings.node_opened():
@@ -414,6 +420,8 @@ class Session:
 
         ``given``: their values by port, where they were kept.
         """
+        if len(self._static) > _COMPACT_AT:
+            self._static = {key: each for key, each in self._static.items() if each[0]() is not None}
         for leaf in leaves:
             if not isinstance(leaf.tensor, np.generic):  # which is nobody in particular
                 port = PortId(node, leaf.port)

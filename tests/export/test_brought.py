@@ -247,6 +247,61 @@ def test_a_buffer_that_is_filled_each_time(tmp_path, models):
     assert len({float(each) for each in values}) == 3
 
 
+def test_a_method_that_brings_its_model_sees_plain_values(tmp_path, models):
+    path = models / "gain.onnx"
+    session = onnxruntime.InferenceSession(path)
+    seen = []
+
+    @annotate.method(backend_params={"model_path": path})
+    def perception(image, bias):
+        if float(image.max()) > 100 or bias[0].item() > 100:  # neither a branch nor an escape of anything
+            raise ValueError
+        seen.append((type(image), type(bias), np.random.random()))  # noqa: NPY002
+        features, peak = session.run(None, {"image": image, "bias": bias})
+        return features, peak
+
+    @annotate.method(export_with="torchscript")
+    def camera(raw):
+        return {"image": raw / 2}
+
+    def run():
+        raw, bias = inputs()
+        features, _ = perception(camera(raw)["image"], bias)
+        policy(features)
+
+    bundle, result = recorded(tmp_path, run, times=3, max_cached_io=2)
+    assert result == {"camera": True, "perception": True, "policy": True}
+    assert [each[1] for each in seen] == [np.ndarray] * 3
+    assert bundle.contract["pipeline"]["data_flow"] == {
+        "camera/image": ["perception/image"], "perception/features": ["policy/features"],
+    }  # fmt: skip
+    assert not torch.overrides._get_current_function_mode_stack()
+
+
+def test_a_method_may_give_its_input_back(tmp_path):
+    graph = helper.make_graph(
+        [helper.make_node("Identity", ["x"], ["y"])], "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])],
+    )  # fmt: skip
+    path = tmp_path / "identity.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), str(path))
+
+    @annotate.method("same", backend_params={"model_path": path})
+    def same(x):
+        return {"y": x.clone() if isinstance(x, torch.Tensor) else x}
+
+    def run():
+        x = annotate.input_tensors("first", {"x": torch.randn(2)})
+        y = annotate.output_tensors("first", {"z": x * 2}, export_with="torchscript")
+        y = annotate.input_tensors("last", same(y))
+        annotate.output_tensors("last", {"out": y + 1}, export_with="torchscript")
+
+    bundle, _ = recorded(tmp_path, run, times=2)
+    assert bundle.contract["pipeline"]["data_flow"] == {"first/z": ["same/x"], "same/y": ["last/y"]}
+    recorded(tmp_path, lambda: same(np.ones(2, np.float32)))
+
+
 def test_what_the_file_does_not_answer_is_found(tmp_path, models):
     path = models / "gain.onnx"
     leapp.start("demo", save_path=tmp_path)
