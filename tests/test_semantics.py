@@ -346,6 +346,13 @@ def test_configs_are_flat_sorted_and_plain():
     assert GraphConfigs().as_json() == {}
 
 
+def test_configs_of_another_kind_are_refused_before_anything_is_written(session):
+    leapp.stop()
+    with pytest.raises(errors.OptionError, match=r"it must be a leapp.GraphConfigs\(frequency, extra\)"):
+        leapp.compile_graph(graph_configs={"frequency": 50})
+    assert not session.exists()
+
+
 @pytest.mark.parametrize("frequency", [0, -5, float("inf"), float("nan"), "50", True])
 def test_a_rate_is_a_positive_number(frequency):
     with pytest.raises(errors.OptionError, match="frequency"):
