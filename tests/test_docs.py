@@ -141,6 +141,11 @@ def test_a_function_as_a_node(tmp_path, monkeypatch):
     assert names == [["obs_joints_position", "obs_joints_velocity"], ["action", "spread"]]
 
 
+def test_a_state_runs_closed_loop(tmp_path):
+    _script("state.md", "recurrent.py", tmp_path)
+    _run_script("recurrent.py", tmp_path)
+
+
 def test_a_model_that_is_brought(tmp_path):
     import numpy as np
     import onnxruntime
