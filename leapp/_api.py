@@ -208,9 +208,10 @@ def compile_graph(
         NodeNotClosedError: a node was opened and never closed.
         ValidationError: with ``strict``, when a replayed artifact differs; an export error as itself.
     """
-    if graph_configs is not None and not isinstance(graph_configs, GraphConfigs):
+    given: Any = graph_configs
+    if not isinstance(given, GraphConfigs | None):
         why = "it must be a leapp.GraphConfigs(frequency, extra)"
-        raise OptionError(option="graph_configs", value=graph_configs, why=why)
+        raise OptionError(option="graph_configs", value=given, why=why)
     open_session = sessions.current()
     if open_session is not None and open_session is not _process.implicit:
         raise SessionStillOpenError(name=open_session.options.name)
