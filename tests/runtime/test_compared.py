@@ -335,3 +335,131 @@ def test_the_traced_run_is_left_as_it_was(manager):
     before = copy.deepcopy(traced.samples)
     played(manager(), traced)
     np.testing.assert_equal(traced.samples, before)
+
+
+# --- random pipelines, and one thing wrong in each -------------------------------------------------------------------
+
+
+class Random:
+    """Two to four nodes with random wires, forward and as feedback, traced for a few ticks; episodes begin anew."""
+
+    def __init__(self, seed):
+        self.random = np.random.default_rng(seed)
+        self.nodes = [f"n{at}" for at in range(self.random.integers(2, 5))]
+        self.outputs = {node: [f"y{at}" for at in range(self.random.integers(1, 4))] for node in self.nodes}
+        every = [f"{node}/{name}" for node in self.nodes for name in self.outputs[node]]
+        self.data, self.feedback, self.outer = {}, {}, []
+        self.inputs = {}
+        for at, node in enumerate(self.nodes):
+            self.inputs[node] = [f"x{index}" for index in range(self.random.integers(2, 5))]
+            earlier = [key for key in every if key.partition("/")[0] in self.nodes[:at]]
+            for name in self.inputs[node]:
+                kind = self.random.choice(["outer", "data", "feedback"])
+                if kind == "data" and earlier:
+                    self.data[f"{node}/{name}"] = str(self.random.choice(earlier))
+                elif kind == "outer":
+                    self.outer.append(f"{node}/{name}")
+                else:
+                    self.feedback[f"{node}/{name}"] = str(self.random.choice(every))
+        self.weights = {
+            (node, name): self.random.normal(size=(len(self.inputs[node]), 3, 3)) for node in self.nodes
+            for name in self.outputs[node]
+        }  # fmt: skip
+        self.starts = {key: self.fresh() for key in self.feedback}
+
+    def fresh(self):
+        return self.random.normal(size=3).astype(np.float32)
+
+    def compute(self, node, given):
+        stacked = np.stack([given[name] for name in self.inputs[node]])
+        return {
+            name: np.tanh(np.einsum("kij,kj->i", self.weights[node, name], stacked)).astype(np.float32)
+            for name in self.outputs[node]
+        }
+
+    def trace(self, ticks=4):
+        held, origin = dict(self.starts), {}
+        samples = {node: [] for node in self.nodes}
+        wires = {node: [] for node in self.nodes}
+        for tick in range(ticks):
+            if tick == 2 and held:  # the program sets one state itself
+                key = min(held)
+                held[key] = self.fresh()
+                origin.pop(key, None)
+            made = {}
+            for node in self.nodes:
+                keys = {name: f"{node}/{name}" for name in self.inputs[node]}
+                given = {
+                    name: made[self.data[key]] if key in self.data else held[key] if key in held else self.fresh()
+                    for name, key in keys.items()
+                }
+                carried = {**self.data, **origin}
+                wires[node].append({name: carried[key] for name, key in keys.items() if key in carried})
+                outputs = self.compute(node, given)
+                samples[node].append((given, outputs))
+                made |= {f"{node}/{name}": value for name, value in outputs.items()}
+            for key, producer in self.feedback.items():
+                held[key], origin[key] = made[producer], producer
+        rounds = tuple(dict.fromkeys(self.nodes, index) for index in range(ticks))
+        return samples, TracedTicks(rounds, wires)
+
+    def write(self, folder):
+        made = Pipeline(folder)
+        for node in self.nodes:
+            made.node(node, *([port(name, 3) for name in names] for names in (self.inputs[node], self.outputs[node])))
+
+        def flow(wires):
+            return {source: [key for key, other in wires.items() if other == source] for source in wires.values()}
+
+        inputs = {
+            node: [key.partition("/")[2] for key in self.outer if key.startswith(f"{node}/")] for node in self.nodes
+        }
+        made.wires(data_flow=flow(self.data), feedback_flow=flow(self.feedback), inputs=inputs, outputs=self.outputs)
+        if self.feedback:
+            made.start(**{key.replace("/", "__"): value for key, value in self.starts.items()})
+        functions = {
+            node: lambda given, node=node: self.compute(
+                node, {name: np.asarray(value) for name, value in given.items()}
+            )
+            for node in self.nodes
+        }
+        return leapp.InferenceManager(made.write(), callables=functions)
+
+    def spoil(self):
+        """Make one thing wrong; False where there was nothing to spoil."""
+        every = [f"{node}/{name}" for node in self.nodes for name in self.outputs[node]]
+        kind = self.random.choice(["wire", "start", "late", "missing"])
+        if kind == "missing" and self.data:
+            key = min(self.data)
+            del self.data[key]
+            self.outer.append(key)
+        elif kind == "start" and self.feedback:
+            key = max(self.feedback)
+            self.starts[key] = self.starts[key] + np.float32([0, 1e-3, 0])
+        elif kind == "late" and self.data:
+            key = max(self.data)
+            self.feedback[key] = self.data.pop(key)
+            self.starts[key] = self.fresh()
+        elif self.feedback and len(every) > 1:
+            key = min(self.feedback)
+            self.feedback[key] = str(self.random.choice([other for other in every if other != self.feedback[key]]))
+        else:
+            return False
+        return True
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_one_wrong_thing_in_a_random_pipeline_is_found(tmp_path, seed):
+    program = Random(seed)
+    samples, record = program.trace()
+    limits = dict.fromkeys(program.nodes, Tolerances(1e-4, 1e-6))
+
+    def passes(folder, record):
+        run = program.write(folder)
+        plan = schedule(run.pipeline, record, samples)
+        return plan.ok and compare_ticks(run, plan.steps, limits, name="onnx", starts=plan.starts).ok
+
+    assert passes(tmp_path / "right", record)
+    assert passes(tmp_path / "right", replace(record, known=False, wires={}))
+    if program.spoil():
+        assert not passes(tmp_path / "wrong", record)
