@@ -18,7 +18,7 @@ from leapp.trace.state import form_of, form_text
 from leapp.trace.tensor import TracedParameter, TracedTensor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from leapp._spec import TensorSpec
 
@@ -121,6 +121,29 @@ def registered(node: str, model: torch.nn.Module, names: Sequence[str] | None, w
                 why="it is not initialised yet", advice="Call the module once before the node is opened",
             )  # fmt: skip
     return list(first.values())
+
+
+def check_none_came(
+    node: str,
+    model: torch.nn.Module,
+    watched: Iterable[Buffer],
+    is_traced: Callable[[torch.Tensor], bool],
+    where: str,
+) -> None:
+    """Raise BufferStateError for a buffer that was registered while the node was open, with a traced value."""
+    known: dict[int, set[str]] = {}
+    for each in watched:
+        for twin in (each, *each.twins):
+            known.setdefault(id(twin.owner), set()).add(twin.attribute)
+    for buffer in _walk(model):
+        if buffer.tensor is None or buffer.attribute in known.get(id(buffer.owner), ()):
+            continue
+        if is_traced(buffer.tensor):
+            raise BufferStateError(
+                node=node, buffer=buffer.name, module=buffer.kind, where=where,
+                why="it was registered while the node was open",
+                advice="Register it before the first tick, with its start value",
+            )  # fmt: skip
 
 
 def _walk(model: torch.nn.Module) -> Iterator[Buffer]:

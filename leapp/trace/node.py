@@ -40,7 +40,7 @@ from leapp.trace.array import TracedNpArray, plain_array, wrapped
 from leapp.trace.constants import Constants, byte_range, no_hooks, plain, same_bytes
 from leapp.trace.copies import keep_copies
 from leapp.trace.made import where_made, where_written
-from leapp.trace.module_state import Buffer, is_watchable, registered
+from leapp.trace.module_state import Buffer, check_none_came, is_watchable, registered
 from leapp.trace.recorder import NO_MEMORY, OpInfo, Recorder, free_name
 from leapp.trace.scalar import settle
 from leapp.trace.source import Place, source_line
@@ -125,6 +125,8 @@ class Recording:
         """By port, in order of declaration; those of states come last in the interface."""
         self.states = States(name, self.where)
         self._watched: list[_Watched] = []
+        self._modules: list[torch.nn.Module] = []
+        """Modules all of whose buffers are watched."""
         self._registered: list[tuple[torch.Tensor, Place]] = []
         """Memory of plain arrays that are written through what ``annotate.register_buffer`` gave for them."""
         self._undecided: list[tuple[set[fx.Node], Callable[[], None]]] = []
@@ -234,6 +236,8 @@ class Recording:
             if value is not None and value.recording is not None and value.recording.name != self.name:
                 raise self.foreign(value, place)
         self.constants.name_after(model)
+        if names is None:
+            self._modules.append(model)
         known = {(id(each.buffer.owner), each.buffer.attribute) for each in self._watched}
         for buffer in buffers:
             tensor = buffer.tensor
@@ -666,10 +670,17 @@ class Recording:
                 self._inputs[item.port] = item
             assert buffer.spec is not None
             self.states.add_buffer(item.port, buffer.spec, item.order, Leaf(item.port, buffer.name, now), each.place)
+        watched = [each.buffer for each in self._watched]
+        for model in self._modules:
+            check_none_came(self.name, model, watched, self._is_own, self.where(place))
         for buffers, report in self._undecided:
             if buffers & changed:
                 report()
         self._undecided.clear()
+
+    def _is_own(self, tensor: torch.Tensor) -> bool:
+        value = value_of(tensor)
+        return value is not None and value.recording is self and id(tensor) not in self._port_of
 
     def _make_constants(self) -> None:
         """Watched buffers that nothing changed are constants, which stand before their first use."""

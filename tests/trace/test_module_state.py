@@ -1,5 +1,6 @@
 """Registered buffers of modules: what changes while a node is open is state, the rest stays constant."""
 
+import contextlib
 import copy
 import itertools
 import warnings
@@ -184,6 +185,115 @@ def test_batch_norm_in_train_mode_is_state(make_session):
         assert torch.allclose(y, twin(fresh))
 
 
+class Written(nn.Module):
+    """A buffer that is changed in one of many ways."""
+
+    def __init__(self, way):
+        super().__init__()
+        self.register_buffer("memory", torch.arange(6.0).reshape(2, 3))
+        self.way = way
+
+    def forward(self, x):
+        self.way(self, x)
+        return self.memory.sum(0) + x
+
+
+def through_numpy(model, x):
+    array = model.memory.numpy()
+    array[0] = x.numpy()
+    array[1] += 1
+
+
+def without_traced_values(model, x):
+    model.memory.mul_(2).clamp_(-5, 5)
+    model.memory[1, 1] = 3.0
+
+
+def in_inference_mode(model, x):
+    with torch.inference_mode():
+        model.memory = model.memory + x
+
+
+WAYS = {
+    "a row": lambda model, x: model.memory[0].copy_(x),
+    "a flat view": lambda model, x: model.memory.view(-1)[1:4].add_(x),
+    "out": lambda model, x: torch.add(model.memory, x, out=model.memory),
+    "data": lambda model, x: model.memory.data.mul_(0.5).add_(x),
+    "the dict of buffers": lambda model, x: model._buffers.update(memory=model.memory + x),
+    "another layout": lambda model, x: setattr(model, "memory", (model.memory.t() + x[:, None]).t()),
+    "NumPy": through_numpy,
+    "plain numbers": without_traced_values,
+    "inference mode": in_inference_mode,
+}
+
+
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+def test_every_way_to_change_a_buffer(make_session, way):
+    session = make_session(max_cached_io=2)
+    model, twin = Written(way), Written(way)
+    for _ in range(3):
+        x = torch.randn(3)
+        expected = twin(x.clone())
+        assert torch.equal(tick(session, model, x).clone(), expected)
+    session.stop()
+    assert type(model.memory) is torch.Tensor
+    assert torch.equal(model.memory, twin.memory)
+    assert spec(session)[:2] == (["x", "memory"], ["y", "memory"])
+    xs = [torch.randn(3) for _ in range(4)]
+    fresh = Written(way)
+    results = list(closed_loop(session.nodes["n"].recordings[0], Written(way), xs))
+    assert all(torch.equal(y, fresh(x)) for x, y in zip(xs, results, strict=True))
+
+
+def test_a_scripted_module(make_session):
+    session = make_session()
+    model, twin = (torch.jit.script(Scripted()) for _ in range(2))
+    for _ in range(3):
+        x = torch.randn(3)
+        expected = twin(x.clone())
+        assert torch.equal(tick(session, model, x).clone(), expected)
+    assert spec(session)[:2] == (["x", "hidden", "count"], ["y", "hidden", "count"])
+
+
+class Scripted(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("hidden", torch.zeros(3))
+        self.register_buffer("count", torch.ones(3))
+
+    def forward(self, x):
+        self.hidden = self.hidden * 0.5 + x
+        self.count.add_(1)
+        return self.hidden * self.count
+
+
+class Failing(Averaging):
+    fails = False
+
+    def forward(self, x):
+        y = super().forward(x)
+        if self.fails:
+            raise ValueError
+        return y
+
+
+def test_an_entry_that_fails_and_is_tried_again(make_session):
+    """What the failed attempt did to the buffers is done, as without a session."""
+    session = make_session()
+    model, twin = Failing(), Failing()
+    for model.fails, twin.fails in ((False, False), (True, True), (False, False)):
+        x = torch.ones(3)
+        with contextlib.suppress(ValueError):
+            twin(x.clone())
+        with contextlib.suppress(ValueError), warnings.catch_warnings():
+            warnings.simplefilter("ignore", errors.UnfinishedEntryWarning)
+            tick(session, model, x)
+    assert len(session.nodes["n"].recordings) == 2
+    session.stop()
+    assert type(model.mean) is torch.Tensor
+    assert torch.equal(model.mean, twin.mean)
+
+
 class Swapping(nn.Module):
     def __init__(self):
         super().__init__()
@@ -358,6 +468,19 @@ def test_a_buffer_that_stays_none_is_nothing(make_session):
 def test_a_buffer_that_changes_shape(make_session):
     with pytest.raises(errors.BufferStateError, match=r"it was float32\[2, 3\] .* and is float32\[1, 3\] now"):
         tick(make_session(), Lazy(torch.zeros(2, 3)), torch.randn(1, 3))
+
+
+class Late(nn.Module):
+    def forward(self, x):
+        if not hasattr(self, "total"):
+            self.register_buffer("total", torch.zeros(3))
+        self.total += x
+        return self.total * 1
+
+
+def test_a_buffer_that_is_registered_in_the_node(make_session):
+    with pytest.raises(errors.BufferStateError, match="'total' of Late .* it was registered while the node was open"):
+        tick(make_session(), Late(), torch.randn(3))
 
 
 def test_one_tensor_registered_twice_and_reassigned_once(make_session):
