@@ -27,6 +27,9 @@ SCHEMA_VERSION: Final = 1
 READER_LEVEL: Final = 1
 """The least level that a reader of what we write needs, and the highest that we can read."""
 
+BROUGHT: Final = "brought"
+"""How an artifact was made that a node brought along."""
+
 STATUSES: Final = ("ok", "failed")
 
 MAX_METADATA_BYTES: Final = 64 << 20
@@ -134,7 +137,7 @@ class Artifact:
     opset_version: int | None = None
     ir_version: int | None = None
     method: str | None = None
-    """How it was made where there is more than one way: ``script`` or ``trace``."""
+    """How it was made where there is more than one way: ``script`` or ``trace``; ``brought``: not by LEAPP."""
     data_paths: tuple[str, ...] = ()
     """Files with external data beside the model file, relative to the bundle."""
     external: bool = False

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from leapp import _dtypes
 from leapp._spec import BroughtModel, ExportFormat, NodeSpec, Port, Unset
+from leapp.bundle.schema import BROUGHT
 from leapp.errors import (
     ArtifactLoadError,
     BroughtFileMissingError,
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from leapp._spec import JSON
-
-METHOD: Final = "brought"
-"""What the node manifest says of how such an artifact was made."""
 
 _FORMATS: Final[Mapping[str, ExportFormat]] = {
     ".onnx": ExportFormat.ONNX,
@@ -261,7 +259,7 @@ def take(node: str, model: BroughtModel, folder: Path) -> ArtifactInfo:
         BroughtModelError: its data files cannot lie beside it in a bundle, or are missing.
         MissingDependencyError: onnx is not installed.
     """
-    details: dict[str, JSON] = {"method": METHOD}
+    details: dict[str, JSON] = {"method": BROUGHT}
     data: list[PurePosixPath] = []
     if model.format is ExportFormat.ONNX:
         data, facts = _onnx_facts(node, model)

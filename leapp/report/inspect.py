@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from leapp.bundle.schema import BROUGHT
 from leapp.report.facts import shape_text, value_text
 from leapp.report.text import Cell, counted, size_text
 
@@ -56,6 +57,8 @@ def show(facts: Facts, printer: Printer) -> None:
 def _show_node(node: NodeFacts, printer: Printer) -> None:
     printer.line()
     made_of = f"{counted(sum(node.op_counts.values()), 'operation')}, {constants_text(node.constants)}"
+    if any(each.method == BROUGHT for each in node.artifacts):
+        made_of = "a model that was brought along"
     printer.line(Cell(f"node {node.spec.name}", "title"), Cell(f"  {made_of}", "soft"))
     rows = [("in", *_port(port)) for port in node.spec.inputs] + [("out", *_port(port)) for port in node.spec.outputs]
     printer.table(("", "Port", "Type", "Shape", "Semantics"), rows)

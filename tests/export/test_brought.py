@@ -1,5 +1,6 @@
 """Finished models that nodes bring along: the file as it is, its ports checked, its answers compared."""
 
+import functools
 import warnings
 
 import numpy as np
@@ -127,6 +128,20 @@ def test_an_onnx_file_is_copied_wired_and_checked(tmp_path, models):
     assert not (bundle.folder / "nodes" / "perception" / "graph.json").exists()
     assert len({key.split("/")[0] for key in _samples(bundle, "perception")}) == 2
     assert "node perception: brings gain.onnx, entered 3 times" in (bundle.folder / "log.txt").read_text()
+
+
+def test_inspect_and_the_page_tell_of_it(tmp_path, models, capsys):
+    from leapp.cli import main
+
+    for words in ({}, {"copy_original_model": False}):
+        bundle, _ = recorded(tmp_path, functools.partial(perceive, *inputs(), models / "gain.onnx", **words))
+        assert main(["inspect", str(bundle.folder)]) == 0
+        said = capsys.readouterr().out
+        assert "node perception  a model that was brought along" in said
+        assert "gain.onnx" in said
+        page = (bundle.folder / "evidence" / "report.html").read_text()
+        assert "gain.onnx" in page
+        assert "brought" in page
 
 
 def _samples(bundle, node):

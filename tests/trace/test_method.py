@@ -4,6 +4,7 @@ import enum
 import functools
 import inspect
 import threading
+import warnings
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -445,6 +446,45 @@ def test_names_without_a_source(session):
     session.stop()
     assert ports(session, "f") == (["x"], ["out0"])
     assert ports(session, "g") == (["x"], ["out0", "out1"])
+
+
+class Moves:
+    """A second session, which hands in other values."""
+
+    weights = None
+
+    def vary_input(self, node, port, entry, tensor):
+        tensor.add_(10)
+
+    def pinned(self, node, index, value):
+        return value
+
+
+@pytest.mark.parametrize("brought", [False, True])
+def test_a_second_session_moves_the_arguments(make_session, tmp_path, brought):
+    (tmp_path / "model.onnx").touch()
+    params = {"model_path": tmp_path / "model.onnx"} if brought else None
+    session = make_session(variation=Moves())
+    sessions.begin(session)
+    seen = []
+
+    @annotate.method("n", backend_params=params)
+    def f(tensor, arrays, number):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", errors.TraceEscapeWarning)
+            seen.extend(float(each) for each in (tensor[0], arrays["a"][0], number))
+        return {"y": tensor * 2 + arrays["a"][0] * number}
+
+    array = np.zeros(2, np.float32)
+    try:
+        f(torch.zeros(2), {"a": array}, np.float32(1))
+    finally:
+        sessions._CURRENT.clear()
+    assert seen == [10, 10, 11]
+    assert not array.any()
+    sample = session.nodes["n"].recordings[0].sample
+    assert [value.reshape(-1)[0].item() for value in sample.inputs.values()] == [10, 10, 11]
+    assert sample.outputs["y"].tolist() == [130, 130]
 
 
 # --- calls ----------------------------------------------------------------------------------------------------------
