@@ -6,6 +6,8 @@ import math
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from leapp.report.text import counted
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -172,6 +174,13 @@ def _rows(node: str, report: Mapping[str, Any], *, in_pipeline: bool) -> Iterato
             statistics=port.get("statistics", {}),
             in_pipeline=in_pipeline,
         )
+
+
+def played_text(ok: bool, ticks: int, formats: Sequence[str]) -> str:
+    """How the whole pipeline did when its ticks were played."""
+    if not ok:
+        return "its ticks part from the traced run"
+    return f"ok, {counted(ticks, 'tick')} in {', '.join(formats)}" if ticks else "not played"
 
 
 def log_lines(report: NodeReport) -> list[str]:

@@ -12,7 +12,7 @@ from leapp._spec import NodeSpec
 from leapp.bundle.contract import parse_contract
 from leapp.bundle.read import parse_node_manifest
 from leapp.bundle.samples import read_tensors
-from leapp.report.checks import CheckRow, rows_of_checks
+from leapp.report.checks import CheckRow, played_text, rows_of_checks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -100,6 +100,9 @@ class Facts:
     starts: Mapping[str, str] = field(default_factory=dict)
     """Per input ``node/port`` that is fed back: what it holds at the first tick, in words."""
     checks: tuple[CheckRow, ...] = ()
+    played: str = ""
+    """How the whole pipeline did when its ticks were played; empty where they were not."""
+    played_notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     noted: tuple[Noted, ...] = ()
     start_notes: Mapping[str, str] = field(default_factory=dict)
@@ -126,7 +129,9 @@ def collect(folder: Path) -> Facts:
     nodes = tuple(_node(folder, name) for name in contract["models"])
     evidence = folder / "evidence"
     notes = _json_of(evidence / "notes.json") or {}
-    checks = rows_of_checks(_json_of(folder / "evidence" / "checks.json") or [])
+    stored = _json_of(evidence / "checks.json") or []
+    checks = rows_of_checks(stored)
+    whole = (stored.get("pipeline") if isinstance(stored, dict) else None) or {}
     return Facts(
         name=runtime_file.stem,
         version=bundle.get("version", ""),
@@ -141,6 +146,8 @@ def collect(folder: Path) -> Facts:
         toolchain=contract["system information"],
         starts=_starts(folder, nodes, pipeline),
         checks=checks,
+        played=played_text(whole["ok"], whole["ticks"], whole["formats"]) if whole else "",
+        played_notes=tuple(whole.get("notes", ())),
         warnings=tuple(each["text"] for each in notes.get("warnings", ())),
         noted=tuple(
             Noted(each["node"], each["kind"], each["op"], f"{each['file']}:{each['line']}", each.get("function", ""))

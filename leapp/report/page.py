@@ -88,8 +88,12 @@ def _header(page: Facts) -> Html:
         again = page.reproduction["reproduced"]
         facts.append(("Reproduction", "byte-identical" if again else _badge("differs", "bad")))
     if page.checks:
-        passed = sum(row.ok for row in page.checks)
-        facts.append(("Replay", f"{passed} of {len(page.checks)} outputs agree with the recording"))
+        rows = [row for row in page.checks if not row.in_pipeline]
+        facts.append(("Replay", f"{sum(row.ok for row in rows)} of {len(rows)} outputs agree with the recording"))
+    if page.played:
+        facts.append(
+            ("Whole pipeline", join(*_separated([*map(_text, (page.played, *page.played_notes))], Html("<br/>"))))
+        )
     return element(
         "header",
         element("p", "Pipeline report", class_="kicker"),
@@ -270,7 +274,7 @@ def _node(node: NodeFacts, page: Facts, at: int) -> Html:
     ]
     parts += [element("h3", "Model files"), _artifacts(node)]
     if checks:
-        parts += [element("h3", "Replay of the recorded samples"), _checks(checks)]
+        parts += [element("h3", "Replay of the recorded samples and ticks"), _checks(checks)]
     if node.op_counts:
         ordered = sorted(node.op_counts.items(), key=lambda item: (-item[1], item[0]))
         chips = (
@@ -401,6 +405,10 @@ def _separated(pieces: Sequence[Html], by: Content = ", ") -> list[Content]:
 
 def _badge(text: str, kind: str) -> Html:
     return element("span", text, class_=f"badge {kind}".strip())
+
+
+def _text(text: str) -> Html:
+    return element("span", text)
 
 
 def _code(text: str) -> Html:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from leapp.report.text import counted
+from leapp.report.checks import played_text
 from leapp.runtime.compared import StandIns, compare_ticks, schedule
 from leapp.runtime.inference import InferenceManager
 
@@ -51,19 +51,11 @@ class PipelineReport:
 
     def summary(self) -> str:
         """One line."""
-        if not self.ok:
-            return f"whole pipeline: FAILED in {', '.join(node for node, each in self.nodes.items() if not _ok(each))}"
-        if not self.ticks:
-            return "whole pipeline: not played"
-        return f"whole pipeline: ok, {counted(self.ticks, 'tick')} in {', '.join(self.formats)}"
+        return f"whole pipeline: {played_text(self.ok, self.ticks, self.formats)}"
 
     def as_json(self) -> dict[str, JSON]:
         """For evidence; the reports stand with their nodes."""
         return {"ok": self.ok, "ticks": self.ticks, "formats": list(self.formats), "notes": list(self.notes)}
-
-
-def _ok(reports: Sequence[FormatReport]) -> bool:
-    return all(each.ok for each in reports)
 
 
 def check_pipeline(

@@ -124,7 +124,16 @@ def test_failures_stand_out():
     row = CheckRow("estimator", "onnx", "f", 5, float("inf"), "", ok=False, note="dtype differs: expected float32")
     text = " ".join(read(draw(replace(PAGE, status="failed", checks=(row,)))).words)
     assert "0 of 1 outputs agree" in text
+    assert "Whole pipeline" not in text
     assert "dtype differs: expected float32" in text
+
+
+def test_the_ticks_of_the_whole_pipeline_are_shown_apart_from_the_samples():
+    again = replace(PAGE.checks[0], format="onnx, pipeline", in_pipeline=True)
+    page = replace(PAGE, checks=(*PAGE.checks, again), played="ok, 4 ticks in onnx", played_notes=("tick 2: skipped",))
+    text = " ".join(read(draw(page)).words)
+    assert "1 of 1 outputs agree" in text
+    assert "Whole pipeline ok, 4 ticks in onnx tick 2: skipped" in text
 
 
 def test_long_graphs_are_cut_and_say_so():
