@@ -10,7 +10,7 @@ import torch
 from torch import fx
 
 from leapp._canonical import canonical_json, md5_file, readable_json, sha256, sha256_file
-from leapp._spec import Port, StartKind
+from leapp._spec import StartKind
 from leapp.bundle import contract, samples, schema, write
 from leapp.bundle.contract import onnx_metadata
 from leapp.errors import (
@@ -33,7 +33,7 @@ from leapp.graph._base import NodeGraph, run_passes
 from leapp.graph.check import check_graph, check_replays, run_graph
 from leapp.graph.dump import graph_digest, graph_json, graph_text, op_counts
 from leapp.graph.passes import EXPORT_PASSES
-from leapp.graph.passes.reset_port import RESET, reset_port
+from leapp.graph.passes.reset_port import reset_input, reset_port
 from leapp.pipeline import start
 from leapp.pipeline.port_rules import contradictions, named_in_script
 from leapp.pipeline.start import StartRules
@@ -274,7 +274,7 @@ def _started(nodes: Sequence[_Node], pipeline: PipelineSpec, rules: StartRules) 
             port, where = asked
             brings = node.brought is not None
             states = start.check_reset(pipeline, node.names, spec.name, port, where, brought=brings)
-            pipeline = start.with_input(pipeline, spec.name, Port(port, RESET))
+            pipeline = start.with_input(pipeline, spec.name, reset_input(port))
             made[-1] = _resettable(made[-1], port, states)
     return made, pipeline
 

@@ -89,6 +89,10 @@ class TensorSpec:
     shape: tuple[int, ...]
 
 
+RESET_KIND: Final = "reset"
+"""Kind of an input that starts its node's state anew where it is true; a runtime may take false for granted."""
+
+
 @dataclass(frozen=True, slots=True)
 class Port:
     """A named input or output of a node.
@@ -100,6 +104,11 @@ class Port:
     name: str
     spec: TensorSpec
     semantics: Mapping[str, JSON] = field(default_factory=dict)
+
+    @property
+    def is_reset(self) -> bool:
+        """Whether this is an input that starts its node's state anew."""
+        return self.semantics.get("kind") == RESET_KIND and self.spec.dtype == "bool"
 
 
 @dataclass(frozen=True, slots=True)

@@ -168,6 +168,8 @@ class Engine:
         self._next, self._last = self._lanes
         self._pending: dict[str, Buffer] = {}
         self._given: set[str] = set()
+        self._resets = {key: np.zeros((), bool) for key in plan.outer_inputs if plan.inputs[key].is_reset}
+        """Inputs that may be left out, and are false then."""
         self._first = True
         self.reset()
 
@@ -226,7 +228,9 @@ class Engine:
         if self._pending:
             inputs = {**inputs, **{key: buffer.array for key, buffer in self._pending.items()}}
         if inputs.keys() != self._outer:
-            raise self._wrong_keys(inputs)
+            inputs = {**self._resets, **inputs}
+            if inputs.keys() != self._outer:
+                raise self._wrong_keys(inputs)
         for key, write in lane.takes:
             write(inputs[key])
 

@@ -113,7 +113,8 @@ class InferenceManager:
     def run_policy(self, inputs: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Run one tick.
 
-        Args: inputs: each outer input by ``node/port``; those that ``set_input_value`` has set may be left out.
+        Args: inputs: each outer input by ``node/port``; those that ``set_input_value`` has set may be left out, and
+            reset inputs (``kind: reset``), which are false then.
         Returns: the pipeline's outputs by ``node/port``.
         Raises: UnknownPortError (a KeyError), PipelineInputError (missing, or of another kind, shape or dtype),
             NodeFailedError, GuardError. State and outputs are as before then.
@@ -159,7 +160,7 @@ class InferenceManager:
 
         ``seed`` begins another sequence, of which later calls without it are the continuation.
         Uniform within the ``range`` of the port where it has one; else floats are standard normal, integers and
-        booleans 0 or 1.
+        booleans 0 or 1. Reset inputs are false.
         """
         if seed is not None:
             self._random = np.random.default_rng(seed)
@@ -256,6 +257,8 @@ def _initial_values(files: Files, plan: Plan) -> dict[str, npt.NDArray[Any]]:
 
 def _mock(port: Port, limits: Bounds | None, random: np.random.Generator) -> npt.NDArray[Any]:
     spec = port.spec
+    if port.is_reset:
+        return np.zeros(spec.shape, bool)
     if spec.dtype == "bool" or (limits is None and "int" in spec.dtype):
         return random.integers(0, 2, spec.shape).astype(spec.dtype)
     values = np.asarray(random.normal(size=spec.shape) if limits is None else random.uniform(*limits, spec.shape))

@@ -49,7 +49,7 @@ def test_true_gives_what_fresh_state_gives(values):
     start = torch.tensor([0.5, -0.0])
     passed = reset_port("fresh", {"h": start, "last": "x"})(recording())
     assert passed.changed
-    assert passed.graph.spec.inputs[-1] == Port("fresh", TensorSpec("bool", ()))
+    assert passed.graph.spec.inputs[-1] == Port("fresh", TensorSpec("bool", ()), {"kind": "reset"})
     check_graph(passed.graph)
     graph = run_passes(passed.graph, EXPORT_PASSES)
     nothing = torch.full((2,), torch.nan)

@@ -226,3 +226,23 @@ def test_a_node_without_a_model_needs_a_function(tmp_path):
             run(run.get_mock_input())
     with pytest.raises(errors.UnknownNodeNameError, match="callables names 'cam'"):
         leapp.InferenceManager(path, callables={"cam": dict})
+
+
+def test_a_reset_input_may_be_left_out(tmp_path):
+    pipeline = Pipeline(tmp_path).node(
+        "sum", [port("x", 2), port("fresh", dtype="bool", kind="reset"), port("flag", dtype="bool")], [port("y", 2)]
+    )
+    path = pipeline.wires(inputs={"sum": ["x", "fresh", "flag"]}, outputs={"sum": ["y"]}).write()
+    run = leapp.InferenceManager(
+        path, callables={"sum": lambda given: {"y": given["x"] * (-1 if given["fresh"] else 1)}}
+    )
+    x, flag = np.float32([1, 2]), np.True_
+    assert run({"sum/x": x, "sum/flag": flag})["sum/y"].tolist() == [1, 2]
+    assert run({"sum/x": x, "sum/flag": flag, "sum/fresh": np.True_})["sum/y"].tolist() == [-1, -2]
+    assert run({"sum/x": x, "sum/flag": flag})["sum/y"].tolist() == [1, 2]
+    run.set_input_value("sum", "fresh", np.True_)
+    assert run({"sum/x": x, "sum/flag": flag})["sum/y"].tolist() == [-1, -2]
+    assert not any(run.get_mock_input()["sum/fresh"] for _ in range(20))
+    assert any(run.get_mock_input()["sum/flag"] for _ in range(20))
+    with pytest.raises(errors.PipelineInputError, match="'sum/flag'.*missing"):
+        run({"sum/x": x})

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import torch
 from torch import fx
 
-from leapp._spec import Port, TensorSpec
+from leapp._spec import RESET_KIND, Port, TensorSpec
 from leapp.graph._base import PassResult
 from leapp.trace.recorder import free_name, identifier
 
@@ -17,8 +17,12 @@ if TYPE_CHECKING:
 
     from leapp.graph._base import NodeGraph, Pass
 
-RESET: Final = TensorSpec("bool", ())
-"""Form of a reset input."""
+_RESET: Final = TensorSpec("bool", ())
+
+
+def reset_input(port: str) -> Port:
+    """A reset input as the runtime file has it; its kind tells readers that it may be left false."""
+    return Port(port, _RESET, {"kind": RESET_KIND})
 
 
 def reset_port(port: str, starts: Mapping[str, torch.Tensor | str]) -> Pass:
@@ -61,7 +65,7 @@ def _with_reset(recording: NodeGraph, port: str, starts: Mapping[str, torch.Tens
         copies[node] = graph.node_copy(node)
         copies[node].name = node.name
     targets = {str(node.target) for node in placeholders}
-    flag = named(graph.placeholder(free_name(identifier(port), targets)), identifier(port), RESET)
+    flag = named(graph.placeholder(free_name(identifier(port), targets)), identifier(port), _RESET)
     plain = dict(copies)
     for state, start in starts.items():
         node, spec = ports[state]
@@ -80,5 +84,5 @@ def _with_reset(recording: NodeGraph, port: str, starts: Mapping[str, torch.Tens
         elif node.op != "placeholder":
             copies[node] = graph.node_copy(node, copies.__getitem__)
             copies[node].name = node.name
-    wider = replace(recording.spec, inputs=(*recording.spec.inputs, Port(port, RESET)))
+    wider = replace(recording.spec, inputs=(*recording.spec.inputs, reset_input(port)))
     return replace(recording, spec=wider, graph=graph, constants=constants, specs=specs)
