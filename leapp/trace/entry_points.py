@@ -27,6 +27,7 @@ import torch
 from leapp.errors import UnrecordableOpError
 from leapp.trace import imported
 from leapp.trace._lineage import ATTRIBUTE, Value, listed, plain, plain_class
+from leapp.trace.array_methods import TracedFlat
 from leapp.trace.scalar import SCALARS, array_module, asks_by_itself, open_recording, plain_deep, recording_of
 from leapp.trace.source import caller
 from leapp.trace.tensor import TRACED, from_array, note_lost
@@ -189,7 +190,7 @@ def _constructor(original: Any) -> Callable[..., Any]:
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         if _of_the_machinery():
             return original(*args, **kwargs)
-        if args and type(args[0]) is array_module().TracedFlat:
+        if args and type(args[0]) is TracedFlat:
             args = (args[0].copy(), *args[1:])
         value = _first_value(args) or (_first_value(kwargs.values()) if kwargs else None)
         if value is not None:

@@ -36,7 +36,7 @@ from leapp.trace._lineage import PortId, Value, plain_class, value_of
 from leapp.trace._lineage import plain as plain_of
 from leapp.trace._tree import Leaf
 from leapp.trace.alias import old_content_is_read
-from leapp.trace.array import TracedNpArray, plain_array, wrapped
+from leapp.trace.array_class import TracedNpArray, plain_array, wrapped
 from leapp.trace.constants import Constants, byte_range, no_hooks, plain, same_bytes
 from leapp.trace.copies import keep_copies
 from leapp.trace.made import where_made, where_written

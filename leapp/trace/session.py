@@ -34,7 +34,7 @@ from leapp.trace._arrays import is_array
 from leapp.trace._lineage import PortId, Value, plain_class, value_of
 from leapp.trace._lineage import plain as plain_thing
 from leapp.trace._tree import Leaf, check_distinct, check_name, flatten
-from leapp.trace.array import wrapped
+from leapp.trace.array_class import wrapped
 from leapp.trace.constants import Casts, no_hooks, plain, same_bytes
 from leapp.trace.dispatched import DispatchWatch
 from leapp.trace.escapes import EscapePolicy

@@ -3,7 +3,7 @@
 As for torch (``programs.py``), a program is drawn against a live run of itself: a statement that NumPy refuses is left
 out. What rounds differently from kernel to kernel is kept away from what jumps: no comparison, no ``floor``, no sort of
 a value that came of a sum of rounded numbers or of ``exp``. A sum that is 0 may be -0 in another kernel, too: nothing
-asks such a value for its sign (``copysign``, ``arctan2``) or divides by it.
+asks such a value, or NaN, for its sign (``copysign``, ``arctan2``), or divides by it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def forms(text: str) -> list[str]:
 EXACT = """\
 @ + $ ; @ - $ ; @ * $ ; $ - @ ; $ * @ ; # / $ ; @ / # ; @ / 2 ; -@ ; +@ ; abs(@) ; np.square(@) ; np.add(@, $) ; np.subtract($, @)
 np.maximum(@, $) ; np.minimum($, @) ; np.fmax(@, @) ; np.negative(@) ; np.absolute(@) ; np.multiply(@, @, dtype=np.float64)
-np.copysign(@, #) ; np.clip(@, -1, 1) ; np.clip(@, None, $) ; @.clip(0, 2) ; np.reciprocal(@ + 8)
+np.copysign(@, np.nan_to_num(#)) ; np.clip(@, -1, 1) ; np.clip(@, None, $) ; @.clip(0, 2) ; np.reciprocal(@ + 8)
 np.where(@, @, $) ; np.where(# > 0, @, @) ; np.where(# >= $, @, 0) ; np.nan_to_num(@) ; np.isnan(@) ; np.isfinite(@)
 @.reshape(-1) ; @.reshape(-1, 1) ; @.T ; @.copy() ; @.ravel() ; @.flatten() ; np.transpose(@) ; np.squeeze(@) ; @[None]
 np.expand_dims(@, {axis}) ; @.swapaxes(0, -1) ; np.moveaxis(@, 0, -1) ; np.flip(@) ; np.flip(@, {axis}) ; np.fliplr(@)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from leapp import annotate, errors
-from leapp.trace.array import TracedNpArray
+from leapp.trace.array_class import TracedNpArray
 from leapp.trace.tensor import TracedTensor
 
 

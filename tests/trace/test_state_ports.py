@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from leapp import annotate, errors
-from leapp.trace.array import TracedNpArray
+from leapp.trace.array_class import TracedNpArray
 
 
 def ports(session, node="n"):

@@ -13,7 +13,7 @@ from recorded import Recorded
 
 from leapp import annotate, errors
 from leapp.trace import current as sessions
-from leapp.trace.array import TracedNpArray
+from leapp.trace.array_class import TracedNpArray
 from leapp.trace.tensor import TracedTensor
 
 
