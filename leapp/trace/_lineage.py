@@ -10,6 +10,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from leapp.errors import WrongThreadError
+from leapp.trace.source import caller
+
 if TYPE_CHECKING:
     from torch import fx
 
@@ -100,6 +103,36 @@ def plain(thing: Any) -> Any:
     if kind is slice:
         return slice(plain(thing.start), plain(thing.stop), plain(thing.step))
     return thing
+
+
+def recording_of(value: Value | None, op: str = "") -> Recording | None:
+    """The open recording that must hear of a use of a value; None where it is a plain value to everybody.
+
+    ``op`` is what reads it, if something does: a value of a closed node may be shown anywhere. Raises
+    ForeignValueError inside another node, WrongThreadError in another thread.
+    """
+    recording = value.recording if value is not None else None
+    if recording is None or value is None:
+        return None
+    session = recording.session
+    if not recording.open:
+        user = session.open_in_this_thread() if session.active and op not in _DISPLAY else None
+        if user is None:
+            return None
+        if value.buffer and user.name == recording.name:
+            return user  # a buffer that an earlier entry of the same node wrote is plain memory again
+        raise user.foreign(value, caller())
+    if recording.thread != session.thread():
+        # A thread's error is printed and gone: the node raises it again when it closes.
+        recording.broken = WrongThreadError(
+            node=recording.name, thread=session.thread_name(), owner=recording.thread_name,
+            where=recording.where(caller()),
+        )  # fmt: skip
+        raise recording.broken
+    return recording
+
+
+_DISPLAY: Final = frozenset(("__repr__", "__str__", "__format__"))
 
 
 ArrayMaker = Callable[[Any, "Value | None"], Any]

@@ -27,10 +27,10 @@ from leapp.ops.numpy_table import row_of
 from leapp.ops.numpy_ufuncs import ufunc_twin
 from leapp.ops.torch_table import row_of as torch_row_of
 from leapp.trace._arrays import Array, from_numpy, has_torch_dtype, owner_of
-from leapp.trace._lineage import Value, listed, plain
+from leapp.trace._lineage import Value, listed, plain, recording_of
 from leapp.trace._twins import Handle, Untaped
 from leapp.trace.array_call import Call, Checker, Target, finish, name_number, numpys_own_rules, run_twin
-from leapp.trace.array_class import TracedNpArray, first_value, plain_array, recording_of, wrapped
+from leapp.trace.array_class import TracedNpArray, first_value, plain_array, wrapped
 from leapp.trace.constants import no_hooks
 from leapp.trace.made import pause, resume, unwatched, watched
 from leapp.trace.recorder import NO_MEMORY, OpInfo

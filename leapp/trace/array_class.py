@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from leapp.errors import WrongThreadError
 from leapp.trace._lineage import Value, register_array_maker, register_wrapper
 from leapp.trace.constants import no_hooks
 from leapp.trace.scalar import SCALARS, open_recording, traced_scalar
@@ -15,7 +14,6 @@ from leapp.trace.tensor import TRACED
 
 if TYPE_CHECKING:
     from leapp.trace._arrays import Array
-    from leapp.trace.node import Recording
 
 _view: Any = np.ndarray.view
 
@@ -111,25 +109,3 @@ def _adopted(array: TracedNpArray) -> Value | None:
     array._plain = there
     array._leapp = Value(recording, node, memory, 0)
     return array._leapp
-
-
-def recording_of(value: Value | None, place_depth: int = 2) -> Recording | None:
-    """The open recording of a value; None where the call just runs. Raises for another thread and another node."""
-    if value is None:
-        return None
-    recording = value.recording
-    if recording is None or not recording.open:
-        session = recording.session if recording is not None else None
-        user = session.open_in_this_thread() if session is not None and session.active else None
-        if user is None:
-            return None
-        if value.buffer and recording is not None and user.name == recording.name:
-            return user  # a buffer that an earlier entry of the same node wrote is plain memory again
-        raise user.foreign(value, caller(place_depth))
-    if recording.thread != recording.session.thread():
-        recording.broken = WrongThreadError(
-            node=recording.name, thread=recording.session.thread_name(), owner=recording.thread_name,
-            where=recording.where(caller(place_depth)),
-        )  # fmt: skip
-        raise recording.broken
-    return recording

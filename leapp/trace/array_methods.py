@@ -13,7 +13,7 @@ from leapp.ops import numpy_indexing
 from leapp.ops._np_row import Op
 from leapp.ops._np_samples import SAMPLE_ABOVE
 from leapp.ops.numpy_table import row_of
-from leapp.trace._lineage import Value, plain
+from leapp.trace._lineage import Value, plain, recording_of
 from leapp.trace.array import (
     assigned,
     computed,
@@ -26,7 +26,7 @@ from leapp.trace.array import (
     written,
 )
 from leapp.trace.array_call import Call, Checker, Target, run_twin
-from leapp.trace.array_class import TracedNpArray, first_value, plain_array, recording_of
+from leapp.trace.array_class import TracedNpArray, first_value, plain_array
 from leapp.trace.constants import no_hooks
 from leapp.trace.made import unwatched, watched
 from leapp.trace.scalar import open_recording
@@ -118,7 +118,7 @@ def _in_place(self: TracedNpArray, name: str, function: Any, args: Any, kwargs: 
 
 def _read(self: Any, op: str) -> Array:
     """A traced value is about to be read as a Python value."""
-    recording = recording_of(first_value((self,)), 4)
+    recording = recording_of(first_value((self,)), op)
     if recording is not None:
         recording.session.escapes.read(op, recording.name, array=True)
     return plain_array(self)

@@ -26,9 +26,9 @@ import torch
 
 from leapp.errors import UnrecordableOpError
 from leapp.trace import imported
-from leapp.trace._lineage import ATTRIBUTE, Value, listed, plain, plain_class
+from leapp.trace._lineage import ATTRIBUTE, Value, listed, plain, plain_class, recording_of
 from leapp.trace.array_methods import TracedFlat
-from leapp.trace.scalar import SCALARS, array_module, asks_by_itself, open_recording, plain_deep, recording_of
+from leapp.trace.scalar import SCALARS, array_module, asks_by_itself, open_recording
 from leapp.trace.source import caller
 from leapp.trace.tensor import TRACED, from_array, note_lost
 
@@ -206,7 +206,7 @@ def _of_traced(original: Any, args: tuple[Any, ...], kwargs: dict[str, Any], val
     """A constructor that was given traced values: the call is recorded, or gives back the array it was given."""
     recording = recording_of(value)
     args, kwargs = tuple(_as_arrays(args)), {name: _as_arrays(each) for name, each in kwargs.items()}
-    given, keywords = plain_deep(args), plain_deep(kwargs)
+    given, keywords = plain(args), plain(kwargs)
     result = original(*given, **keywords)
     if recording is None:
         return array_module().handed_on(args[0] if args else None, result)
@@ -239,7 +239,7 @@ def _checked_array(original: Any) -> Callable[..., Any]:
         value = _first_value((a,))
         if value is None:
             return original(a, dtype, order)
-        original(plain_deep(a), dtype, order)
+        original(plain(a), dtype, order)
         return _of_traced(_np_asarray, (a,), {"dtype": dtype, "order": order}, value)
 
     return wrapper
@@ -445,7 +445,7 @@ def _without_twin(name: str, why: str) -> Callable[[Any], Callable[..., Any]]:
             recording = recording_of(value) if value is not None else None
             if recording is not None:
                 recording.session.escapes.no_twin(name, recording.name, why)
-            return original(*plain_deep(args), **plain_deep(kwargs))
+            return original(*plain(args), **plain(kwargs))
 
         return wrapper
 
@@ -462,7 +462,7 @@ def _in_brackets(original: Any) -> Callable[..., Any]:
             result = original(self, key)
             return array_module().made_inside(result) if type(result) is np.ndarray else result
         recording = recording_of(value)
-        result = original(self, plain_deep(key))
+        result = original(self, plain(key))
         if recording is None:
             return result
         if any(isinstance(each, str) for each in items) or type(result) is not np.ndarray:
@@ -476,7 +476,7 @@ def _in_brackets(original: Any) -> Callable[..., Any]:
 
 def _item(original: Any, brackets: Any, item: Any, dtype: np.dtype[Any]) -> Any:
     """One item between the brackets as the array that is concatenated."""
-    part = original(brackets, plain_deep(item))
+    part = original(brackets, plain(item))
     value = _first_value((item,))
     if value is None:
         return part.astype(dtype)
@@ -512,4 +512,4 @@ def _read(original: Any, op: str, args: tuple[Any, ...], kwargs: dict[str, Any])
     recording = recording_of(value)
     if recording is not None:
         recording.session.escapes.read(op, recording.name)
-    return original(*plain_deep(args), **kwargs)
+    return original(*plain(args), **kwargs)

@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from leapp import _dtypes
-from leapp.errors import WrongThreadError
-from leapp.trace._lineage import ATTRIBUTE, Value, plain_class, register_wrapper
+from leapp.trace._lineage import ATTRIBUTE, Value, plain, plain_class, recording_of, register_wrapper
 from leapp.trace.source import caller, runner
 
 if TYPE_CHECKING:
@@ -176,50 +175,6 @@ def plain_scalar(scalar: Any) -> Any:
     return scalar.__dict__["_plain"]
 
 
-def plain_deep(thing: Any) -> Any:
-    """Operands with every traced scalar and array as NumPy's own, in lists, tuples and dicts too; no copy of data."""
-    kind = type(thing)
-    if kind in SCALARS:
-        return thing.__dict__["_plain"]
-    if kind is list:
-        return [plain_deep(each) for each in thing]
-    if kind is tuple:
-        return tuple([plain_deep(each) for each in thing])
-    if kind is dict:
-        return {name: plain_deep(each) for name, each in thing.items()}
-    if isinstance(thing, np.ndarray) and plain_class(kind) is np.ndarray:
-        return np.ndarray.view(thing, np.ndarray)
-    return thing
-
-
-def recording_of(value: Value | None, op: str = "") -> Recording | None:
-    """The open recording that must hear of a use of a value; None where it is a plain value to everybody.
-
-    Raises ForeignValueError inside another node, WrongThreadError in another thread.
-    """
-    recording = value.recording if value is not None else None
-    if recording is None or value is None:
-        return None
-    session = recording.session
-    if not recording.open:
-        if session.active and op not in _DISPLAY:
-            user = session.open_in_this_thread()
-            if user is not None:
-                raise user.foreign(value, caller())
-        return None
-    if recording.thread != session.thread():
-        # A thread's error is printed and gone: the node raises it again when it closes.
-        recording.broken = WrongThreadError(
-            node=recording.name, thread=session.thread_name(), owner=recording.thread_name,
-            where=recording.where(caller()),
-        )  # fmt: skip
-        raise recording.broken
-    return recording
-
-
-_DISPLAY: Final = frozenset(("__repr__", "__str__", "__format__"))
-
-
 def read(scalar: Any, op: str) -> Any:
     """Note that a traced scalar leaves the trace; gives the plain one."""
     fields = scalar.__dict__
@@ -240,7 +195,7 @@ def _operate(do: Any, ufunc: Any, left: Any, right: Any, other: Any) -> Any:
     kind = type(other)
     if kind not in _NUMBERS and plain_class(kind) is None and _left_to(other):
         return NotImplemented
-    result = runner(2)(do, (plain_deep(left), plain_deep(right)), {})
+    result = runner(2)(do, (plain(left), plain(right)), {})
     if kind in _NUMBERS or plain_class(kind) is not None:
         return array_module().computed(ufunc, (left, right), {}, result)
     if kind in (list, tuple) and (type(result) is np.ndarray or do is divmod):
@@ -271,7 +226,7 @@ def _unrecorded(do: Any, left: Any, right: Any, other: Any, result: Any) -> Any:
     traced = right if left is other else left
     if isinstance(result, (list, str, bytes, tuple)):
         read(traced, "__index__")
-        return do(plain_deep(left), right) if right is other else do(left, plain_deep(right))
+        return do(plain(left), right) if right is other else do(left, plain(right))
     recording = recording_of(traced.__dict__["_leapp"])
     if recording is not None:
         recording.session.escapes.untraced(f"{do.__name__} with {type(other).__name__}", recording.name)
@@ -290,13 +245,13 @@ def _binary(do: Any, ufunc: Any) -> tuple[Callable[..., Any], Callable[..., Any]
 
 def _power(self: Any, other: Any, modulus: Any = None) -> Any:
     if modulus is not None:
-        return pow(plain_scalar(self), plain_deep(other), plain_deep(modulus))  # NumPy says that it has none
+        return pow(plain_scalar(self), plain(other), plain(modulus))  # NumPy says that it has none
     return _operate(operator.pow, np.power, self, other, other)
 
 
 def _reflected_power(self: Any, other: Any, modulus: Any = None) -> Any:
     if modulus is not None:
-        return pow(plain_deep(other), plain_scalar(self), plain_deep(modulus))
+        return pow(plain(other), plain_scalar(self), plain(modulus))
     return _operate(operator.pow, np.power, other, self, other)
 
 
@@ -311,15 +266,15 @@ def _equal(self: Any, other: Any) -> Any:
     if _asked.hashed is not None:
         frame = sys._getframe(1)
         if _asked.hashed == (id(frame), frame.f_lasti):  # a dict or set compares what has the same hash: that was read
-            return plain_scalar(self) == plain_deep(other)
+            return plain_scalar(self) == plain(other)
     return _operate(operator.eq, np.equal, self, other, other)
 
 
 def _hash(self: Any) -> int:
-    plain = read(self, "__hash__")
+    number = read(self, "__hash__")
     frame = sys._getframe(1)
     _asked.hashed = id(frame), frame.f_lasti
-    return hash(plain)
+    return hash(number)
 
 
 _BINARY: Final = (
@@ -390,11 +345,11 @@ def _property(name: str, function: Any) -> property:
 def _indexed(self: Any, index: Any) -> Any:
     """``x[()]``, ``x[...]`` and ``x[None]``: the same number in another shape."""
     parts = index if isinstance(index, tuple) else (index,)
-    result = plain_scalar(self)[plain_deep(index)]
+    result = plain_scalar(self)[plain(index)]
     if isinstance(result, np.generic):
         return self
-    if any(isinstance(each, np.ndarray) and plain_deep(each) is not each for each in parts):
-        recording = array_module().recording_of(array_module().first_value((self, *parts)))
+    if any(isinstance(each, np.ndarray) and plain(each) is not each for each in parts):
+        recording = recording_of(array_module().first_value((self, *parts)))
         if recording is not None:
             recording.session.escapes.no_twin(
                 "ndarray.__getitem__", recording.name, "a truth value as an index adds an axis"
@@ -416,7 +371,7 @@ def _read_property(name: str) -> property:
 
 def _on_a_copy(name: str) -> Callable[..., Any]:
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return getattr(plain_scalar(self), name)(*plain_deep(args), **plain_deep(kwargs))
+        return getattr(plain_scalar(self), name)(*plain(args), **plain(kwargs))
 
     return method
 
@@ -424,7 +379,7 @@ def _on_a_copy(name: str) -> Callable[..., Any]:
 def _rounded(self: Any, ndigits: Any = None) -> Any:
     if ndigits is None:
         return round(read(self, "__round__"))
-    result = round(plain_scalar(self), plain_deep(ndigits))
+    result = round(plain_scalar(self), plain(ndigits))
     return array_module().computed(_round, (self, ndigits), {}, result)
 
 

@@ -13,8 +13,8 @@ import torch
 import leapp
 from leapp import errors
 from leapp.trace import entry_points
-from leapp.trace._lineage import value_of
-from leapp.trace.scalar import SCALARS, plain_deep, plain_scalar
+from leapp.trace._lineage import plain, value_of
+from leapp.trace.scalar import SCALARS, plain_scalar
 
 SPACES = (np, np.linalg, np.fft, math, cmath)
 
@@ -86,7 +86,7 @@ def test_constructors_are_recorded(record, case, dtype):
     first, second = ((rng.normal(size=4) * 50).astype(dtype) for _ in range(2))
     expected = function(first.copy())
     recorded = record(function, first.copy())
-    given = plain_deep(recorded.result)
+    given = plain(recorded.result)
     np.testing.assert_array_equal(given, expected, strict=True)
     again = function(second.copy())
     replayed = recorded(torch.from_numpy(second.copy())).numpy()
@@ -145,7 +145,7 @@ def test_tensors_as_arrays(record, function):
     first, second = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([4.0, -5.0, 6.0])
     expected = function(first.clone())
     recorded = record(function, first.clone())
-    np.testing.assert_array_equal(plain_deep(recorded.result), expected, strict=True)
+    np.testing.assert_array_equal(plain(recorded.result), expected, strict=True)
     np.testing.assert_array_equal(recorded(second).numpy(), function(second))
 
 
@@ -157,7 +157,7 @@ def test_an_array_over_a_tensor_sees_its_memory(record):
         return array + 1
 
     recorded = record(function, torch.tensor([1.0, 2.0, 3.0]))
-    np.testing.assert_array_equal(plain_deep(recorded.result), [8.0, 15.0, 4.0])
+    np.testing.assert_array_equal(plain(recorded.result), [8.0, 15.0, 4.0])
     np.testing.assert_array_equal(recorded(torch.tensor([4.0, 5.0, 6.0])).numpy(), [8.0, 15.0, 7.0])
 
 

@@ -16,7 +16,8 @@ import torch
 
 from leapp import errors
 from leapp.trace._lineage import Value, value_of
-from leapp.trace.scalar import _TRACED, SCALARS, plain_deep, plain_scalar, settle
+from leapp.trace._lineage import plain as untraced
+from leapp.trace.scalar import _TRACED, SCALARS, plain_scalar, settle
 
 TYPES = sorted(_TRACED, key=lambda each: each.__name__)
 
@@ -61,7 +62,7 @@ def outcome(function, *args):
             result = function(*args)
         except Exception as error:  # noqa: BLE001 - compared with NumPy's
             return type(error), [str(each.message) for each in caught]
-    result = plain_deep(result)
+    result = untraced(result)
     if type(result) is np.ndarray and result.dtype == bool and not result.ndim:
         result = result[()]  # the one documented difference: NumPy's bool cannot be subclassed
     told = [each for each in caught if not is_known(each, (*args, result))]
@@ -160,10 +161,10 @@ def test_functions_and_arrays_find_the_hooks(node):
         assert outcome(do, x) == outcome(do, plain)
         assert node.recorded() > before
     for place in (np.ones(3), TABLE.astype("f8")):
-        expected = plain_deep(place) + plain
+        expected = untraced(place) + plain
         place += x  # noqa: PLW2901 - as users write it
         assert value_of(place).recording is not None
-        np.testing.assert_array_equal(plain_deep(place), expected)
+        np.testing.assert_array_equal(untraced(place), expected)
 
 
 @pytest.mark.parametrize(
@@ -294,7 +295,7 @@ def test_it_is_a_scalar_of_its_type(node, kind):
 def test_not_a_number_keeps_its_payload(node):
     plain = np.uint64(0x7FF8DEADBEEF0001).view(np.float64)
     assert np.asarray(plain_scalar(node(plain))).tobytes() == np.asarray(plain).tobytes()
-    assert plain_deep(np.array([node(plain)])).tobytes() == np.asarray(plain).tobytes()
+    assert untraced(np.array([node(plain)])).tobytes() == np.asarray(plain).tobytes()
 
 
 @pytest.mark.parametrize("kind", [np.float64, np.float32, np.int64])
@@ -436,7 +437,7 @@ def test_programs_replay_on_other_data(record, program, dtype):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         recorded = record(program, first.copy())
-    np.testing.assert_array_equal(plain_deep(recorded.result), expected)
+    np.testing.assert_array_equal(untraced(recorded.result), expected)
     again = program(second.copy())
     replayed = recorded(torch.from_numpy(second)).numpy()
     assert replayed.dtype == np.asarray(again).dtype
