@@ -33,6 +33,7 @@ from leapp.trace.array_call import Call, Checker, Target, finish, name_number, n
 from leapp.trace.array_class import TracedNpArray, first_value, plain_array, wrapped
 from leapp.trace.constants import no_hooks
 from leapp.trace.made import pause, resume, unwatched, watched
+from leapp.trace.made_numbers import may_read
 from leapp.trace.recorder import NO_MEMORY, OpInfo
 from leapp.trace.scalar import asks_by_itself, heard, open_recording
 from leapp.trace.source import caller, runner
@@ -49,9 +50,8 @@ _power: Any = np.ndarray.__pow__
 # --- the ways in ----------------------------------------------------------------------------------------------------
 
 
-@unwatched
 def array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-    """A ufunc, or one of its methods, that was given something traced."""
+    """A ufunc, or one of its methods, that was given something traced; its hook has seen to what is allocated."""
     del self
     out = kwargs.get("out")
     if out is not None and method == "__call__" and len(out) == 1 and getattr(out[0], "_truth", False):
@@ -138,7 +138,7 @@ def _shortly(ufunc: Any, inputs: tuple[Any, ...]) -> Any:
             given.append(each)
             nodes.append(None)
         else:
-            number = number or kind is float or issubclass(kind, np.generic)
+            number = True
             key.append(kind)
             given.append(each)
             nodes.append(each)
@@ -146,7 +146,7 @@ def _shortly(ufunc: Any, inputs: tuple[Any, ...]) -> Any:
     if short is None or recording is None:
         return NotImplemented
     recording.translated = True
-    if number:
+    if number and may_read(sys._getframe(2)):
         name_number(recording)
     if plain_arrays:
         for index, each in enumerate(nodes):

@@ -45,6 +45,12 @@ _readings: Final[dict[tuple[int, int], tuple[CodeType, tuple[_Reading, ...]]]] =
 _LIMIT: Final = 1 << 13
 
 
+def may_read(frame: FrameType) -> bool:
+    """Whether ``where_read`` has anything to look at where ``frame`` calls: mostly not, and this is quick."""
+    known = _readings.get((id(frame.f_code), frame.f_lasti))
+    return known is None or bool(known[1])
+
+
 def where_read(depth: int = 1) -> Made | None:
     """The expression that made a plain number, an operand of the running call, of traced data; None where none did."""
     frame: FrameType | None = sys._getframe(depth)
@@ -57,8 +63,9 @@ def where_read(depth: int = 1) -> Made | None:
     if known is None:
         if len(_readings) > _LIMIT:
             _readings.clear()
-        known = _readings[key] = frame.f_code, tuple(_readings_at(frame.f_code, frame.f_lasti))
-    return next(filter(None, (_taken_by(frame, reading) for reading in known[1])), None)
+        found = _readings_at(frame.f_code, frame.f_lasti)
+        known = _readings[key] = frame.f_code, tuple([each for each in found if _may_take(frame, each)])
+    return next(filter(None, (_taken_by(frame, reading) for reading in known[1])), None) if known[1] else None
 
 
 def _readings_at(code: CodeType, instruction: int) -> list[_Reading]:
@@ -111,6 +118,23 @@ def _reading(node: ast.expr) -> list[_Reading]:
     return [_Reading(mentions, None, table, None, node.lineno, ast.unparse(node))] if table and mentions else []
 
 
+def _may_take(frame: FrameType, reading: _Reading) -> bool:
+    """Whether it is worth a look each time: what a global name means is known the first time."""
+    path = reading.called or reading.table
+    assert path is not None
+    if path[0] in frame.f_code.co_varnames:
+        return reading.table is not None or len(path) == 1  # methods of objects: traced ones are heard
+    (thing,) = values_of(frame, (path,)) or (None,)
+    if reading.table is not None:
+        return type(thing) is np.ndarray
+    return _is_method_of_ufunc(frame, path) if thing is None else _asks_nobody(thing, frame)
+
+
+def _is_method_of_ufunc(frame: FrameType, path: _Path) -> bool:
+    (thing,) = (values_of(frame, (path[:-1],)) if path[1:] else ()) or (None,)
+    return isinstance(thing, np.ufunc)
+
+
 def _taken_by(frame: FrameType, reading: _Reading) -> Made | None:
     """The same, if it was given a traced value."""
     place = Place(frame.f_code, reading.line, frame.f_globals.get("__name__", ""))
@@ -121,9 +145,8 @@ def _taken_by(frame: FrameType, reading: _Reading) -> Made | None:
         return Made(place, reads_trace=True, function=reading.text)
     assert reading.called is not None
     (function,) = values_of(frame, (reading.called,)) or (None,)
-    if function is None and len(reading.called) > 1:
-        (function,) = values_of(frame, (reading.called[:-1],)) or (None,)
-        takes = of_list = isinstance(function, np.ufunc)  # np.add.reduce([x, y]): of an array, it would be traced
+    if function is None:
+        takes = of_list = _is_method_of_ufunc(frame, reading.called)  # np.add.reduce([x, y]): of an array, it is heard
     else:
         takes, of_list = _asks_nobody(function, frame), False
     if not takes or first_traced(frame, reading.mentions) is None:

@@ -22,6 +22,7 @@ import numpy as np
 
 from leapp import _dtypes
 from leapp.trace._lineage import ATTRIBUTE, Value, plain, plain_class, recording_of, register_wrapper
+from leapp.trace.made import pause, resume
 from leapp.trace.source import caller, runner
 
 if TYPE_CHECKING:
@@ -130,7 +131,11 @@ def heard() -> None:
 def _array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
     """NumPy's hook for ufuncs."""
     heard()
-    return array_module().array_ufunc(self, ufunc, method, *inputs, **kwargs)
+    before = pause()
+    try:
+        return array_module().array_ufunc(self, ufunc, method, *inputs, **kwargs)
+    finally:
+        resume(before)
 
 
 def asks_by_itself(kind: Any) -> bool:
