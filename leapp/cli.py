@@ -380,7 +380,7 @@ def _replay(arguments: argparse.Namespace) -> int:
     from leapp.report.replayed import show_bundle
     from leapp.report.text import Printer
 
-    logs = [path for path in arguments.bundles if path.suffix == ".safetensors"]
+    logs = [path for path in arguments.bundles if _is_log(path)]
     bundles = [path for path in arguments.bundles if path not in logs]
     if logs:
         if len(logs) != 1 or len(bundles) != 1:
@@ -403,6 +403,11 @@ def _replay(arguments: argparse.Namespace) -> int:
         return EXIT_OK if found.ok else EXIT_CHECK_FAILED
 
     return _each(arguments, bundles, one)
+
+
+def _is_log(path: Path) -> bool:
+    """A bundle is a folder, or a file in it that describes it."""
+    return path.suffix == ".safetensors" or (path.is_file() and path.suffix not in {".yaml", ".yml", ".json"})
 
 
 def _replay_log(arguments: argparse.Namespace, bundle: Path, log: Path) -> int:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from leapp.bundle.schema import Tolerances
 from leapp.compare import compare
@@ -118,7 +119,7 @@ def replay_log(
         own = bundle.node(node.name).tolerances if bundle is not None else Tolerances(RTOL, ATOL)
         limits[node.name] = Tolerances(own.rtol if rtol is None else rtol, own.atol if atol is None else atol)
     notes: list[str] = []
-    steps = _steps(stored, manager.feedback_inputs, notes)
+    steps = _steps(stored, manager, notes)
     names = sorted(set(manager.backends.values()))
     found = compare_ticks(manager, steps, limits, name=", ".join(names), to_the_end=True)
     reports = tuple(
@@ -129,31 +130,33 @@ def replay_log(
     return LogReport(found.ticks, reports, tuple(notes))
 
 
-def _steps(stored: TickLog, initial: Mapping[str, Any], notes: list[str]) -> list[Step]:
+def _steps(stored: TickLog, manager: InferenceManager, notes: list[str]) -> list[Step]:
     """The ticks of a log. It may begin in the middle of a run: then its state is put in."""
+    initial = manager.feedback_inputs
+    # Where torch is not installed, a bfloat16 is its bits on both sides.
+    arrays = all(isinstance(value, np.ndarray) for value in manager.outputs.values())
+
+    def expected(values: Mapping[str, RawTensor]) -> dict[str, Any]:
+        return {key: raw_array(raw) if arrays else raw.numpy() for key, raw in values.items()}
+
     steps = []
     for index, tick in enumerate(stored.ticks):
-        held = {key: _value(raw) for key, raw in tick.feedback.items()}
+        held = expected(tick.feedback)
         put = {}
         if index == 0:
-            put = {key: value for key, value in held.items() if not _same(initial[key], value)}
+            put = {key: raw_array(tick.feedback[key]) for key, value in held.items() if not _same(initial[key], value)}
             if put:
                 notes.append(
                     f"the log begins with other values than the pipeline in {', '.join(put)}: they were put in"
                 )
             held = {}
-        inputs = {key: _value(raw) for key, raw in tick.inputs.items()}
-        steps.append(Step(index, inputs, {key: _value(raw) for key, raw in tick.outputs.items()}, held, put))
+        inputs = {key: raw_array(raw) for key, raw in tick.inputs.items()}
+        steps.append(Step(index, inputs, expected(tick.outputs), held, put))
     return steps
 
 
 def _same(one: Any, other: Any) -> bool:
     return compare(as_array(one), as_array(other), rtol=0.0, atol=0.0).ok
-
-
-def _value(raw: RawTensor) -> Any:
-    """As the runtime takes and gives values: tensors where torch is installed, else arrays."""
-    return raw_array(raw) if importlib.util.find_spec("torch") is None else raw.torch()
 
 
 # --- does the log fit? -----------------------------------------------------------------------------------------------

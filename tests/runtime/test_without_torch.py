@@ -110,6 +110,9 @@ def test_the_command_without_torch(paths, tmp_path):
     assert "twice/result  float32[2]  [ 6. 12.]" in done.stdout
     ticks = read_ticks(log).ticks
     assert [tick.outputs["twice/result"].numpy().tolist() for tick in ticks] == [[2, 4], [4, 8], [6, 12]]
+    replayed = [sys.executable, "-c", BLOCKED + CLI, "replay", str(paths[0]), str(log)]
+    done = subprocess.run(replayed, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "3 ticks agree with the log."), done.stderr
 
 
 BITS = """
