@@ -116,9 +116,11 @@ def test_recorded_and_final_names_are_both_ports(built):
     bundle = built(recurrent, both)
     assert [each["unit"] for each in bundle.contract["models"]["cell"]["inputs"]] == ["s", "m"]
     assert fields(built(lambda: recurrent("onnx"), both), "cell", "h_in")["unit"] == "m"
-    one = built(lambda: recurrent("onnx"), '[nodes.cell.ports]\nh = { unit = "m" }\nh_in = { unit = "km" }')
-    assert fields(one, "cell", "h_in")["unit"] == "km"
-    assert fields(one, "cell", "h_out")["unit"] == "m"
+    one = built(
+        lambda: recurrent("onnx"), '[nodes.cell.ports]\nh = { description = "both" }\nh_in = { description = "last" }'
+    )
+    assert fields(one, "cell", "h_in")["description"] == "last"
+    assert fields(one, "cell", "h_out")["description"] == "both"
 
 
 def test_lengths_are_checked_with_the_manifests_line(built):
