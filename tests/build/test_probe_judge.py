@@ -310,3 +310,46 @@ def test_a_hint_moves_a_state_after_its_start_was_seen(probed):
     assert report.perturbed == ("n/h",)
     (shown,) = report.starts
     assert shown.seen.same
+
+
+class Remembering(torch.nn.Module):
+    """Weights that nobody seeds, a state that is reassigned and one that is written; a gain that is only read."""
+
+    def __init__(self, gain):
+        super().__init__()
+        self.cell = torch.nn.Linear(8, 4)
+        self.register_buffer("hidden", torch.zeros(4))
+        self.register_buffer("count", torch.zeros(()))
+        self.register_buffer("gain", gain)
+
+    def forward(self, x):
+        self.count += 1
+        self.hidden = torch.tanh(self.cell(torch.cat([x, self.hidden])))
+        return self.hidden * self.gain + self.count
+
+
+def remembering(gain=lambda: torch.rand(4), frozen=lambda model: 0.0):
+    models = []
+
+    def body(session, x):
+        if len(session.nodes["n"].recordings) == 0:
+            models.append(Remembering(gain()))
+        session.module("n", models[-1], None)
+        return models[-1](x) + frozen(models[-1])
+
+    return body
+
+
+def test_buffers_of_modules_that_are_state(probed):
+    report = probed(remembering(), ticks=3)
+    assert report.ok, report.lines()
+    assert len(report.unseeded) == 1
+    assert {shown.port: (shown.seen.same, shown.seen.zero) for shown in report.starts} == {
+        "n/hidden": (True, True), "n/count": (True, True),
+    }  # fmt: skip
+
+
+def test_what_is_frozen_from_a_state_is_found(probed):
+    report = probed(remembering(frozen=lambda model: float(model.hidden.detach().sum())), ticks=2)
+    assert not report.ok
+    assert "fed by float()" in report.lines()[0]
