@@ -229,6 +229,17 @@ class StateStartError(TraceError, ValueError):
     remedy = "Let it start from a plain tensor or array, or from an input as it came in: the first tick then copies that input."
 
 
+class StateFedError(TraceError, ValueError):
+    """A declared state was handed the output of another node."""
+
+    what = "Node {node!r}: state {state!r} was handed the output {source} of another node ({where})."
+    remedy = (
+        "A declared state is fed by its own next value alone. Where the value comes from another node at every tick, "
+        "declare it with annotate.input_tensors() and its next value with annotate.output_tensors(): such feedback is "
+        "seen by itself. Where only the start comes from it, declare that as an input and let the state start from it."
+    )
+
+
 class StateKindError(TraceError, TypeError):
     """Something other than a tensor or array was declared as state."""
 

@@ -551,6 +551,26 @@ def _by_mask(index: Any) -> bool:
     return any(type(each) is TracedNpArray and each.dtype == np.bool_ for each in parts)
 
 
+def _assigned_outside(array: TracedNpArray, index: Any, value: Any) -> None:
+    """``x[...] = y`` outside every node: ``x`` stands for what it holds then."""
+    own, given = array._leapp, first_value((value,))
+    known = own if own is not None and own.origin is not None else None
+    source = given if given is not None and given.origin is not None else None
+    said = source or known
+    if said is None or said.recording is None or not said.recording.session.active:
+        return
+    parts = index if isinstance(index, tuple) else (index,)
+    whole = all(each is Ellipsis or (isinstance(each, slice) and each == slice(None)) for each in parts)
+    there, new = plain_array(array), plain(value)
+    same = isinstance(new, np.ndarray) and (new.shape, new.dtype) == (there.shape, there.dtype)
+    if source is not None and whole and same and new.tobytes() == there.tobytes():
+        array._leapp = Value(source.recording, source.fx, NO_MEMORY, 0, source.origin)
+    elif source is None and whole:
+        array._leapp = Value(said.recording, None, NO_MEMORY, 0)
+    else:
+        array._leapp = Value(None, None, NO_MEMORY, 0, said.origin)
+
+
 @unwatched
 def assigned(array: TracedNpArray, index: Any, value: Any) -> None:
     """Run and record ``array[index] = value``."""
@@ -559,6 +579,7 @@ def assigned(array: TracedNpArray, index: Any, value: Any) -> None:
     recording = recording_of(first_value((array, index, value)))
     if recording is None:
         base[plain(index)] = plain(value)
+        _assigned_outside(array, index, value)
         return
     kind = owner_of(base).dtype
     if kind.hasobject or kind.names or base.dtype.hasobject:

@@ -23,6 +23,7 @@ from leapp.errors import (
     SampleMismatchError,
     SharedInputError,
     StaleValueError,
+    StateFedError,
     StateNameError,
     StateStartError,
     TensorClassError,
@@ -131,8 +132,6 @@ class Recording:
         """Memory of plain arrays that are written through what ``annotate.register_buffer`` gave for them."""
         self._undecided: list[tuple[set[fx.Node], Callable[[], None]]] = []
         """Reads of watched buffers, which mean something if one of these turns out to be state."""
-        self._lost_by_states: dict[str, WireLostWarning] = {}
-        """What there is to say of states that turn out to be ordinary inputs; others may be reset between ticks."""
         self.broken: BaseException | None = None
         """An error that another thread met with a value of this entry."""
         self._port_of: dict[int, str] = {}
@@ -235,6 +234,12 @@ class Recording:
             value = value_of(buffer.tensor)
             if value is not None and value.recording is not None and value.recording.name != self.name:
                 raise self.foreign(value, place)
+        for held in [each.tensor for each in buffers if each.tensor is not None]:
+            before = self._lineage(held)
+            if before is None or before.origin is None:
+                continue
+            if before.recording is None or _altered(held, before):
+                self._lost_wire(before.origin.port, before.origin, place)
         self.constants.name_after(model)
         if names is None:
             self._modules.append(model)
@@ -391,11 +396,7 @@ class Recording:
             tensor = thing
         if before is not None and origin is not None:
             if before.recording is None or _altered(tensor, before):
-                lost = WireLostWarning(node=self.name, port=leaf.port, source=str(origin), where=self.where(place))
-                if order:
-                    self._lost_by_states[leaf.port] = lost
-                else:
-                    self.session.warn(lost, place)
+                self._lost_wire(leaf.port, origin, place)
                 origin = None
             else:
                 self.wires[leaf.port] = origin
@@ -433,6 +434,19 @@ class Recording:
             return None
         self.constants.arrays_in_trace = True
         return wrapped(array[()] if isinstance(thing, np.generic) else array[...], value)
+
+    def _lost_wire(self, port: str, origin: PortId, place: Place) -> None:
+        warning = WireLostWarning(node=self.name, port=port, source=str(origin), where=self.where(place))
+        self.session.warn(warning, place)
+
+    def _check_fed_by_itself(self) -> None:
+        """Refuse a declared state that was handed what another node gave: it would be fed by its own next value."""
+        for state in self.states.updated:
+            wire = self.wires.get(state.name)
+            if wire is not None and wire.node != self.name:
+                raise StateFedError(
+                    node=self.name, state=state.name, source=str(wire), where=self.where(state.place)
+                )  # fmt: skip
 
     def _lineage(self, thing: Any) -> Value | None:
         """What this session knows of an object that is declared as an input; one without a recording lost its wire."""
@@ -582,6 +596,7 @@ class Recording:
         self._settle_buffers({leaf.port for leaf in (*leaves, *static)}, place)
         following = self.states.next_values()
         self.states.check_outputs({leaf.port for leaf in (*leaves, *static)}, place)
+        self._check_fed_by_itself()
         fixed = [leaf for leaf in static if not self._computed(leaf)]
         given = (*leaves, *(leaf for leaf in static if self._computed(leaf)), *following)
         if brought:
@@ -604,9 +619,6 @@ class Recording:
             self.constants.check_watched(tensor, registered_at)
         if not brought:
             self._check_inputs_unwritten()
-        for state in self.states.declared.values():
-            if state.next is None and state.name in self._lost_by_states:
-                self.session.warn(self._lost_by_states[state.name], state.place)
         self._make_constants()
         clones = keep_copies(self.recorder)
         nodes = [clones.get(node, node) for node in nodes]

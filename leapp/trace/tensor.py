@@ -1101,7 +1101,7 @@ def _outside(func: Any, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any],
     result = run(func, row, args, kwargs)
     if session is None or not session.active:
         return result
-    if row.target is _setitem or row.name == "copy_":
+    if row.target is _setitem or row.name in _FILLS:
         _filled(row, args, session)
         return result
     for tensor, version in before:
@@ -1114,6 +1114,10 @@ def _outside(func: Any, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any],
             made: Any = traced_array(result, Value(origin.recording, origin.fx, NO_MEMORY, 0, origin.origin))
             return made
     return result
+
+
+_FILLS: Final = frozenset(("copy_", "zero_", "fill_"))
+"""Writes of all elements that read none."""
 
 
 def _hand_on(row: Row, args: Any, kwargs: Any, result: Any, origin: Value, session: Session) -> None:
@@ -1139,7 +1143,7 @@ def _hand_on(row: Row, args: Any, kwargs: Any, result: Any, origin: Value, sessi
 
 def _filled(row: Row, args: tuple[Any, ...], session: Session) -> None:
     """``x.copy_(y)`` and ``x[...] = y`` outside every node: ``x`` stands for what it holds then."""
-    target, source = args[0], args[-1]
+    target, source = args[0], args[-1] if len(args) > 1 else None
     if not isinstance(target, torch.Tensor):
         return
     index = row.target is _setitem

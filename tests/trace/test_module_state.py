@@ -139,6 +139,17 @@ def test_the_module_is_as_if_nobody_had_looked(make_session):
     assert torch.equal(model(INPUTS[5]), twin(INPUTS[5]))
 
 
+@pytest.mark.parametrize(("change", "noted"), [(torch.Tensor.zero_, False), (lambda t: t.mul_(0.5), True)])
+def test_a_buffer_that_is_reset_or_computed_between_ticks(make_session, change, noted):
+    session, model = make_session(), Averaging()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            tick(session, model, torch.randn(3))
+            change(model.mean)
+    assert [type(each.message) for each in caught] == [errors.WireLostWarning] * noted
+
+
 def test_buffers_of_nested_modules_have_flat_qualified_names(make_session):
     session = make_session()
     tick(session, Stacked(), torch.randn(3))

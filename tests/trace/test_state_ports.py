@@ -125,19 +125,82 @@ def test_entries_that_are_not_recorded_keep_to_the_rules_and_the_wires(make_sess
     assert torch.equal(h.detach(), torch.full((2,), 3.0))
 
 
-def test_a_state_that_is_reset_between_ticks_is_no_lost_wire(make_session):
-    session = make_session()
+RESETS = {
+    "zero_": lambda h: h.zero_(),
+    "fill_": lambda h: h.fill_(0.5),
+    "copy_": lambda h: h.copy_(torch.ones(2)),
+    "all": lambda h: h.__setitem__(slice(None), 0.5),
+    "another tensor": lambda h: torch.ones(2),
+}
+CHANGES = {
+    "computed": lambda h: h * 0.5,
+    "in place": lambda h: h.mul_(1.0),
+    "in part": lambda h: h.__setitem__(0, 0.0),
+    "through NumPy": lambda h: h.detach().numpy().fill(7.0),
+}
+
+
+def over_three_ticks(session, between):
     h = torch.zeros(2)
+    for _ in range(3):
+        x = torch.ones(2)
+        session.input_tensors("n", {"x": x})
+        session.state_tensors("n", {"h": h})
+        h = h + x
+        session.update_state("n", {"h": h})
+        session.output_tensors("n", {"y": h * 2})
+        changed = between(h)
+        h = h if changed is None else changed
+    assert session.nodes["n"].state == {"h": "state"}
+
+
+@pytest.mark.parametrize("reset", RESETS.values(), ids=RESETS)
+def test_a_state_may_be_reset_between_ticks(make_session, reset):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for _ in range(3):
-            x = torch.ones(2)
+        over_three_ticks(make_session(), reset)
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_what_is_computed_of_a_state_between_ticks_is_noted(make_session, change):
+    with pytest.warns(errors.WireLostWarning, match="input 'h' was computed outside every node from n/h"):
+        over_three_ticks(make_session(), change)
+
+
+@pytest.mark.parametrize("changed", [lambda h: h.__setitem__(slice(None), 0.0), lambda h: h.fill(1.0)])
+def test_an_array_may_be_reset_between_ticks(make_session, changed):
+    session = make_session()
+    h = np.zeros(2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for tick in range(3):
+            (x,) = handed(session, "n", {"x": np.ones(2)}, "input_tensors")
+            (h,) = handed(session, "n", {"h": h}, "state_tensors")
+            h = h + x
+            session.update_state("n", {"h": h})
+            session.output_tensors("n", {"y": h * 2})
+            if tick < 2:
+                changed(h)
+    h[0] += 1.0
+    with pytest.warns(errors.WireLostWarning):
+        session.input_tensors("m", {"h": h})
+
+
+def test_a_state_that_comes_by_way_of_another_node(make_session):
+    """The wire that is declared would leave the other node out."""
+    session = make_session()
+    h = torch.zeros(2)
+    with pytest.raises(errors.StateFedError, match="state 'h' was handed the output reset/kept of another node"):
+        for _ in range(2):
+            x, done = torch.ones(2), torch.zeros(2)
             session.input_tensors("n", {"x": x})
             session.state_tensors("n", {"h": h})
             h = h + x
             session.update_state("n", {"h": h})
             session.output_tensors("n", {"y": h * 2})
-            h.zero_()
+            session.input_tensors("reset", {"h": h, "done": done})
+            h = torch.where(done > 0, 0.0, h)
+            session.output_tensors("reset", {"kept": h})
 
 
 # --- refusals --------------------------------------------------------------------------------------------------------
