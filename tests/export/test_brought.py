@@ -451,3 +451,66 @@ def test_values_of_other_nodes_are_no_outputs(tmp_path, models):
     annotate.input_tensors("perception", {"image": IMAGE, "bias": BIAS})
     with pytest.raises(errors.ForeignValueError):
         annotate.output_tensors("perception", {"features": action}, backend_params={"model_path": models / "gain.onnx"})
+
+
+def test_a_recurrent_model_is_fed_back(tmp_path):
+    """``h_next = tanh(x + h)``, ``y = 2 h_next``: what the file gives, it gets at the next tick."""
+    shape = [2]
+    nodes = [
+        helper.make_node("Add", ["x", "h"], ["sum"]),
+        helper.make_node("Tanh", ["sum"], ["h_next"]),
+        helper.make_node("Add", ["h_next", "h_next"], ["y"]),
+    ]
+    ports = {name: helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in ("x", "h", "h_next", "y")}
+    graph = helper.make_graph(nodes, "g", [ports["x"], ports["h"]], [ports["y"], ports["h_next"]])
+    path = tmp_path / "memory.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), str(path))
+    session = onnxruntime.InferenceSession(path)
+
+    @annotate.method(backend_params={"model_path": path})
+    def memory(x, h):
+        y, h_next = session.run(None, {"x": x, "h": h})
+        return y, h_next
+
+    hidden = np.zeros(2, np.float32)
+
+    def tick():
+        nonlocal hidden
+        _, hidden = memory(np.random.default_rng().normal(size=2).astype(np.float32), hidden)
+
+    bundle, result = recorded(tmp_path, tick, times=3)
+    assert result == {"memory": True}
+    assert bundle.contract["pipeline"]["feedback_flow"] == {"memory/h_next": ["memory/h"]}
+    manager = leapp.InferenceManager(bundle.folder)
+    expected = np.zeros(2, np.float32)
+    for _ in range(4):
+        x = np.random.default_rng().normal(size=2).astype(np.float32)
+        got = manager.run_policy({"memory/x": x})
+        y, expected = session.run(None, {"x": x, "h": expected})
+        np.testing.assert_array_equal(np.asarray(got["memory/y"]), y)
+
+
+def test_a_manifest_that_asks_for_formats_has_the_recording_exported(tmp_path, models):
+    from leapp._compile import CompileOptions, compile_session
+    from leapp._spec import ExportFormat
+
+    asked = CompileOptions(formats_for=lambda node: (ExportFormat.TORCHSCRIPT,), brought_for=lambda node: None)
+    for traced in (True, False):
+        leapp.start("demo", save_path=tmp_path)
+        image, bias = torch.randn(1, 4), torch.randn(3)
+        annotate.input_tensors("perception", {"image": image, "bias": bias})
+        features = torch.tanh(image @ torch.from_numpy(WEIGHT)) + bias
+        peak = features.amax() if traced else torch.zeros(())
+        annotate.output_tensors(
+            "perception", {"features": features, "peak": peak}, backend_params={"model_path": models / "gain.onnx"}
+        )
+        leapp.stop()
+        session = _api._process.stopped
+        if not traced:
+            with pytest.raises(errors.BroughtModelError, match="the manifest asks for formats, and not all outputs"):
+                compile_session(session, asked)
+            continue
+        assert compile_session(session, asked).status == "ok"
+        bundle = load(tmp_path / "demo")
+        assert [each.format for each in bundle.artifacts("perception")] == ["torchscript"]
+        assert (bundle.folder / "nodes" / "perception" / "graph.json").exists()
