@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leapp.errors import (
@@ -17,6 +17,7 @@ from leapp.errors import (
     SemanticsFormError,
 )
 from leapp.semantics import TensorSemantics
+from leapp.trace._lineage import plain_class
 
 if TYPE_CHECKING:
     from leapp._spec import JSON
@@ -91,7 +92,8 @@ def _each(walk: _Walk, tensors: Any) -> Iterator[Leaf]:
         why = f"the {direction}s are a {kind_of(tensors)} of a {kind_of(tensors[0])}, and nothing names them"
         raise SemanticsFormError(node=node, direction=direction, why=why)
     if every is None:
-        raise NotATensorError(node=node, direction=direction, port="?", kind=kind_of(tensors))
+        why = f"the {direction}s are a {kind_of(tensors)}, and nothing names them"
+        raise SemanticsFormError(node=node, direction=direction, why=why)
     for index, described in enumerate(every):
         path = f"TensorSemantics {index} ({described.name!r})"
         leaves = list(walk.port(described.name, path, described.ref))
@@ -179,8 +181,8 @@ def _is_module(thing: Any) -> bool:
 
 
 def kind_of(thing: Any) -> str:
-    """A thing's class as messages show it."""
-    kind = type(thing)
+    """A thing's class as messages show it; a traced one under the name of what it stands in for."""
+    kind = plain_class(type(thing)) or type(thing)
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
@@ -203,25 +205,62 @@ def replaced(thing: Any, made: Mapping[int, Any]) -> Any:
 
     Raises NestingError for a mapping that can be neither copied nor built anew.
     """
-    return _replaced(thing, made, []) if made else thing
+    return Twins(made).of(thing) if made else thing
 
 
-def _replaced(thing: Any, made: Mapping[int, Any], above: list[int]) -> Any:
-    found = made.get(id(thing))
-    if found is not None:
-        return found
-    if id(thing) in above:
-        return thing
-    items = parts(thing)
-    if items is None:
-        return thing
-    above.append(id(thing))
-    before = {key: item for key, _, item in items}
-    after = {key: _replaced(item, made, above) for key, item in before.items()}
-    above.pop()
+class Twins:
+    """Copies of containers that hold other things than the containers themselves do: what ``made`` has by their ids."""
+
+    def __init__(self, made: Mapping[int, Any]) -> None:
+        self._made = made
+        self._known: dict[int, tuple[Any, Any, dict[int, Any]]] = {}
+        """id of a container -> it, its copy, and what things in the copy stand for, by id."""
+        self._above: list[int] = []
+
+    def of(self, thing: Any) -> Any:
+        """What stands for a thing; itself where nothing in it is replaced. Raises NestingError, as ``replaced``."""
+        found = self._made.get(id(thing))
+        if found is not None:
+            return found
+        if id(thing) in self._known:
+            return self._known[id(thing)][1]
+        items = None if id(thing) in self._above else parts(thing)
+        if items is None:
+            return thing
+        self._above.append(id(thing))
+        before = {key: item for key, _, item in items}
+        after = {key: self.of(item) for key, item in before.items()}
+        self._above.pop()
+        if all(after[key] is item for key, item in before.items()):
+            return thing
+        twin = _twin(thing, before, after)
+        self._known[id(thing)] = thing, twin, {id(after[key]): item for key, item in before.items()}
+        return twin
+
+    def write_back(self) -> None:
+        """Do to the containers what was done to their copies since: things added, exchanged and taken out."""
+        for thing, twin, meant in self._known.values():
+            now = {key: meant.get(id(item), item) for key, _, item in parts(twin) or ()}
+            if isinstance(thing, MutableMapping):
+                for key in [key for key in thing if key not in now]:
+                    del thing[key]
+                for key, item in now.items():
+                    if key not in thing or thing[key] is not item:
+                        thing[key] = item
+            elif isinstance(thing, list):
+                items = list(now.values())
+                if len(items) != len(thing) or any(a is not b for a, b in zip(items, thing, strict=True)):
+                    thing[:] = items
+            elif dataclasses.is_dataclass(thing):
+                others = {name: meant.get(id(item), item) for name, item in getattr(twin, "__dict__", {}).items()}
+                for name, item in {**now, **others}.items():
+                    if getattr(thing, name, thing) is not item:
+                        object.__setattr__(thing, name, item)
+
+
+def _twin(thing: Any, before: Mapping[Any, Any], after: dict[Any, Any]) -> Any:
+    """A container of the same class with other things in it."""
     changed = {key: item for key, item in after.items() if item is not before[key]}
-    if not changed:
-        return thing
     if isinstance(thing, Mapping):
         return _mapping(thing, after, changed)
     if isinstance(thing, tuple):

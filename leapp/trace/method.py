@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from leapp.errors import MethodKindError, NotATensorError
 from leapp.trace._syntax import function_of
-from leapp.trace._tree import flatten, kind_of, parts, replaced
+from leapp.trace._tree import Twins, flatten, kind_of, parts, replaced
 from leapp.trace.current import current
 from leapp.trace.source import Place
 
@@ -132,11 +132,7 @@ class _Method:
         made = session.input_tensors(self.node, inputs, place=self.place, traced=words.brought is None)
         token = _running.set((*running, key))
         try:
-            if made:
-                first = 1 if args and self._is_receiver(args[0]) else 0
-                args = (*args[:first], *(replaced(each, made) for each in args[first:]))
-                kwargs = {name: replaced(each, made) for name, each in kwargs.items()}
-            result = self.function(*args, **kwargs)
+            result = self._run(args, kwargs, made) if made else self.function(*args, **kwargs)
             outputs = self._outputs(result)
             made = session.output_tensors(self.node, outputs, None, *words, place=self.place)
         except BaseException:
@@ -159,6 +155,20 @@ class _Method:
                 yield name, value[1:] if skipped else value
             elif index or not args or not self._is_receiver(args[0]):
                 yield name, value
+
+    def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any], made: Mapping[int, Any]) -> Any:
+        """Run the function on traced arrays; what it does to a dict, list or dataclass of the caller's is done to it.
+
+        It is handed copies of those that hold arrays.
+        """
+        twins = Twins(made)
+        first = 1 if args and self._is_receiver(args[0]) else 0
+        args = (*args[:first], *(twins.of(each) for each in args[first:]))
+        kwargs = {name: twins.of(each) for name, each in kwargs.items()}
+        try:
+            return self.function(*args, **kwargs)
+        finally:
+            twins.write_back()
 
     def _outputs(self, result: Any) -> dict[str, Any]:
         from leapp.trace.session import is_port

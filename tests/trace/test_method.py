@@ -15,6 +15,7 @@ from recorded import Recorded
 
 from leapp import annotate, errors
 from leapp.trace import current as sessions
+from leapp.trace._tree import Twins
 
 GAIN = torch.tensor([2.0, 3.0])
 
@@ -289,6 +290,80 @@ def test_arrays_in_a_nesting_come_in_traced_and_the_user_keeps_his(session):
     np.testing.assert_array_equal(y, np.tanh(np.ones(2, np.float32)) * np.float32(2))
     fresh = torch.randn(2), torch.randn(2), torch.tensor(3.0)
     torch.testing.assert_close(replayed(session, "f", *fresh)[0], torch.tanh(fresh[0]) * 3)
+
+
+@dataclass
+class Memory:
+    x: object
+    y: object = None
+    steps: object = field(default=None, init=False)
+
+
+def on_dict(given):
+    given["y"] = given["x"] * 2
+    given["x"] += 1
+    given["inner"]["z"] = [given["x"] + 3]
+    del given["old"]
+    return given["y"], given["inner"]["z"][0]
+
+
+def on_list(given):
+    given.append(given[0] * 2)
+    given[1] = None
+    given[0] -= 1
+    return given[-1]
+
+
+def on_dataclass(given):
+    given.y = given.x * 2
+    given.count = 3
+    return given.y
+
+
+def on_tuple(given):
+    given[0]["y"] = given[1] * 2
+    return given[0]["y"]
+
+
+@pytest.mark.parametrize("make", [lambda: np.arange(3.0), lambda: torch.arange(3.0)], ids=["numpy", "torch"])
+@pytest.mark.parametrize(
+    ("function", "build"),
+    [
+        (on_dict, lambda x: {"x": x, "old": x.copy() if isinstance(x, np.ndarray) else x.clone(), "inner": {}}),
+        (on_list, lambda x: [x, "text"]),
+        (on_dataclass, Memory),
+        (on_tuple, lambda x: ({}, x)),
+    ],
+)
+def test_what_a_function_does_to_its_arguments_is_done(session, function, build, make):
+    mine, given = build(make()), build(make())
+    expected = function(mine)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", errors.UnusedInputWarning)
+        result = annotate.method("n")(function)(given)
+    session.stop()
+    torch.testing.assert_close(_plain(result), _plain(expected))
+    torch.testing.assert_close(_plain(given), _plain(mine))
+    if isinstance(given, Memory):
+        assert given.count == 3
+
+
+def _plain(thing):
+    """A nesting with tensors as arrays, None as it is."""
+    if isinstance(thing, Memory):
+        return {name: _plain(each) for name, each in vars(thing).items()}
+    if isinstance(thing, dict):
+        return {name: _plain(each) for name, each in thing.items()}
+    if isinstance(thing, (list, tuple)):
+        return [_plain(each) for each in thing]
+    return np.asarray(thing).tolist() if thing is not None and not isinstance(thing, str) else thing
+
+
+def test_a_container_that_is_held_twice_stays_one():
+    inner = {"x": np.ones(2)}
+    made = Twins({id(inner["x"]): np.zeros(2)}).of({"a": inner, "b": [inner]})
+    assert made["a"] is made["b"][0]
+    assert made["a"] is not inner
 
 
 # --- names of what is returned -------------------------------------------------------------------------------------
