@@ -167,7 +167,7 @@ class Engine:
         self._outer = frozenset(plan.outer_inputs)
         self._next, self._last = self._lanes
         self._pending: dict[str, Buffer] = {}
-        self._given: set[str] = set()
+        self._given: set[str] = set()  # feedback that the caller set; it matters at the first tick alone
         self._resets = {key: np.zeros((), bool) for key in plan.outer_inputs if plan.inputs[key].is_reset}
         """Inputs that may be left out, and are false then."""
         self._first = True
@@ -220,7 +220,6 @@ class Engine:
         self._next, self._last = self._last, lane
         if self._first or self._pending:
             self._first = False
-            self._given.clear()
             self._pending.clear()
         return result
 

@@ -24,7 +24,11 @@ def port(name: str, *shape: int, dtype: str = "float32", **semantics: Any) -> di
 
 
 def onnx_file(
-    path: Path, node: dict[str, Any], ops: list[tuple[Any, ...]], constants: dict[str, Any] | None = None
+    path: Path,
+    node: dict[str, Any],
+    ops: list[tuple[Any, ...]],
+    constants: dict[str, Any] | None = None,
+    scalars: dict[str, float] | None = None,
 ) -> None:
     """Write ``ops`` (operator, inputs, outputs, attributes) as a model with the ports of ``node``."""
 
@@ -39,6 +43,7 @@ def onnx_file(
         for op, inputs, outputs, *more in ops
     ]
     held = [helper.make_tensor(name, TensorProto.FLOAT, [len(data)], data) for name, data in (constants or {}).items()]
+    held += [helper.make_tensor(name, TensorProto.FLOAT, [], [value]) for name, value in (scalars or {}).items()]
     graph = helper.make_graph(nodes, path.stem, values(node["inputs"]), values(node["outputs"]), held)
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10), path)
 
@@ -63,12 +68,13 @@ class Pipeline:
         outputs: list[dict[str, Any]],
         ops: list[tuple[Any, ...]] | None = None,
         constants: dict[str, Any] | None = None,
+        scalars: dict[str, float] | None = None,
         **files: bytes,
     ) -> Pipeline:
         """Add a node: an ONNX model of ``ops``, or model files by backend (``jit=``, ``pt2=``, ``onnx=``), or none."""
         node = {"inputs": inputs, "outputs": outputs}
         if ops is not None:
-            onnx_file(self.folder / f"{name}.onnx", node, ops, constants)
+            onnx_file(self.folder / f"{name}.onnx", node, ops, constants, scalars)
             files = {"onnx": (self.folder / f"{name}.onnx").read_bytes()}
         artifacts = []
         for backend, data in files.items():

@@ -76,7 +76,9 @@ def test_an_override_counts_for_one_tick(run):
     assert result(run, 0, 0) == [202, 204]
     run.set_input_value("sum", "step", np.float32([0, 0]))
     assert result(run, 50, 50) == [202, 204], "an override wins over what is given"
+    assert result(run, 1, 1) == [204, 206]
     run.set_input_value("sum", "held", np.float32([0, 0]))
+    run.set_input_value("sum", "step", np.float32([9, 9]))
     run.reset()
     assert result(run, 0, 0) == [2, 4]
 
