@@ -306,6 +306,20 @@ class BufferStateError(TraceError, ValueError):
     remedy = "{advice}."
 
 
+class WireConflictError(TraceError, ValueError):
+    """One input was fed by different outputs in different entries of its node."""
+
+    what = (
+        "Node {node!r}: input {port!r} came from {first} at entry {entry} and from {second} at entry {later}; a pipeline "
+        "has one wire for it."
+    )
+    remedy = (
+        "Declare an input for each and choose between them inside the node (torch.where). Where {first} is only the "
+        "start of what is fed back later: declare it as an input, and a state that starts from it, "
+        "x = annotate.state_tensors({node!r}, {{'x': start}})."
+    )
+
+
 class NodeNotClosedError(TraceError):
     """A node was opened and never closed."""
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from leapp._spec import NodeSpec, PipelineSpec, Port
-from leapp.errors import OnnxNameError
+from leapp.errors import OnnxNameError, WireConflictError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -78,6 +78,7 @@ def wire(name: str, nodes: Sequence[NodeWires], *, configs: Mapping[str, JSON] |
     Args: nodes: in order of their first completion. A wire seen at a node's first entry is forward: its producer had
         completed by then. One that first appears at a later entry is feedback: the first tick had a start value.
         An updated state is fed by the output of its own name, whatever its values were made from.
+    Raises: WireConflictError: two entries of a node took the same input from different outputs.
     Returns: the pipeline with final port names; all maps sorted. Ports of declared state are listed neither among its
         inputs nor among its outputs.
     """
@@ -95,6 +96,12 @@ def wire(name: str, nodes: Sequence[NodeWires], *, configs: Mapping[str, JSON] |
             seen = [entry.get(port.name) for entry in node.entries]
             first = seen[0] if seen else None
             source = first or next((item for item in seen if item is not None), None)
+            other = next((item for item in seen if item not in (None, source)), None)
+            if source is not None and other is not None:
+                raise WireConflictError(
+                    node=node.spec.name, port=port.name, first="/".join(source), second="/".join(other),
+                    entry=seen.index(source) + 1, later=seen.index(other) + 1,
+                )  # fmt: skip
             if source is None:
                 outer.setdefault(node.spec.name, []).append(names[node.spec.name].inputs[port.name])
                 continue

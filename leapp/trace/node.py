@@ -668,6 +668,8 @@ class Recording:
 
     def _settle_buffers(self, outputs: Collection[str], place: Place) -> None:
         """Watched buffers that changed become states; reads of them are reported now."""
+        if not self._watched and not self._modules:
+            return
         written = {memory for info in self.recorder.info.values() for memory in info.written}
         changed: set[fx.Node] = set()
         for each in self._watched:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from leapp import errors
 from leapp._spec import NodeSpec, Port, TensorSpec
 from leapp.errors import OnnxNameError
 from leapp.pipeline.wiring import NodeWires, final_names, wire
@@ -116,3 +117,13 @@ def test_both_of_two_such_names_may_be_states():
     names = final_names(node("n", "h h_in", "h h_in", exclusive=True))
     assert names.inputs == {"h": "h_in", "h_in": "h_in_in"}
     assert names.outputs == {"h": "h_out", "h_in": "h_in_out"}
+
+
+def test_one_input_that_two_outputs_fed():
+    encoder = node("encoder", "image", "x0")
+    dynamics = node("dynamics", "x u", "x", {"x": ("encoder", "x0")}, {"x": ("dynamics", "x")})
+    with pytest.raises(
+        errors.WireConflictError,
+        match="input 'x' came from encoder/x0 at entry 1 and from dynamics/x at entry 2; a pipeline has one wire",
+    ):
+        wire("p", [encoder, dynamics])
