@@ -168,8 +168,9 @@ class Engine:
         self._next, self._last = self._lanes
         self._pending: dict[str, Buffer] = {}
         self._given: set[str] = set()  # feedback that the caller set; it matters at the first tick alone
-        self._resets = {key: np.zeros((), bool) for key in plan.outer_inputs if plan.inputs[key].is_reset}
-        """Inputs that may be left out, and are false then."""
+        # Inputs that may be left out, and are false then.
+        resets = (key for key in plan.outer_inputs if plan.inputs[key].is_reset)
+        self._resets = {key: np.zeros(plan.inputs[key].spec.shape, bool) for key in resets}
         self._first = True
         self.reset()
 

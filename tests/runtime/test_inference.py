@@ -129,6 +129,22 @@ def test_a_state_starts_with_what_another_node_gives_it_in_that_tick(tmp_path):
         run.reset()
 
 
+def test_resets_may_be_left_out_whatever_their_shape(tmp_path):
+    inputs = [
+        port("x", 2),
+        *(port(f"r{at}", *shape, dtype="bool", kind="reset") for at, shape in enumerate([(), (2,)])),
+    ]
+    ops = [("Or", "r0 r1", "r"), ("Where", "r zero x", "y")]
+    pipeline = Pipeline(tmp_path).node("n", inputs, [port("y", 2)], ops, {"zero": [0.0, 0.0]})
+    run = leapp.InferenceManager(pipeline.wires(inputs={"n": ["x", "r0", "r1"]}, outputs={"n": ["y"]}).write())
+    x = np.float32([1, 2])
+    assert run({"n/x": x})["n/y"].tolist() == [1, 2]
+    assert run({"n/x": x, "n/r1": np.array([True, False])})["n/y"].tolist() == [0, 2]
+    assert run({"n/x": x, "n/r0": np.array(True)})["n/y"].tolist() == [0, 0]
+    with pytest.raises(errors.PipelineInputError, match="'n/x': it is missing"):
+        run({"n/r0": np.array(True)})
+
+
 BAD = [
     ({}, errors.PipelineInputError, "'sum/step': it is missing"),
     ({"sum/stop": 1}, errors.UnknownPortError, "'sum/stop' is no outer input"),
