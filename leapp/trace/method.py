@@ -12,7 +12,7 @@ import numbers
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
-from types import BuiltinFunctionType, FunctionType
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from leapp.errors import MethodKindError, NotATensorError
@@ -61,7 +61,7 @@ def _check(function: Any, node_name: str | None) -> None:
     name = getattr(function, "__qualname__", None) or kind_of(function)
     advice = "Decorate a function or method that computes when it is called and returns tensors"
     why = None
-    inner = inspect.unwrap(function) if callable(function) else function
+    inner = _innermost(function) if callable(function) else function
     if inspect.iscoroutinefunction(inner) or inspect.isasyncgenfunction(inner):
         why = "it is asynchronous: other code may run while its node is open"
         advice = "Decorate the plain function that it awaits for its numbers, or the one that computes them"
@@ -75,11 +75,19 @@ def _check(function: Any, node_name: str | None) -> None:
     elif node_name is None and getattr(function, "__name__", "<lambda>") == "<lambda>":
         why = "it has no name that a node could bear"
         advice = 'Give the node a name: annotate.method("name")'
-    elif isinstance(function, BuiltinFunctionType):
+    elif not hasattr(_innermost(function), "__code__"):
         why = "it is compiled, so it has no signature of ours to read"
         advice = "Wrap it in a function of your own"
     if why is not None:
         raise MethodKindError(name=name, why=why, advice=advice)
+
+
+def _innermost(function: Any) -> Any:
+    """What is below other decorators, ``functools.partial`` and a bound object."""
+    inner = inspect.unwrap(function)
+    while isinstance(inner, functools.partial):
+        inner = inspect.unwrap(inner.func)
+    return inspect.unwrap(getattr(inner, "__func__", inner))
 
 
 @dataclass(frozen=True)
@@ -98,10 +106,7 @@ class _Method:
     @functools.cached_property
     def inner(self) -> Any:
         """The function as written, below other decorators."""
-        inner = inspect.unwrap(self.function)
-        while isinstance(inner, functools.partial):
-            inner = inspect.unwrap(inner.func)
-        return inspect.unwrap(getattr(inner, "__func__", inner))
+        return _innermost(self.function)
 
     @functools.cached_property
     def place(self) -> Place:
@@ -187,8 +192,12 @@ class _Method:
         for each in (first if isinstance(first, type) else type(first)).__mro__:
             if owner and each.__qualname__ == owner and each.__module__ == function.__module__:
                 return not isinstance(vars(each).get(function.__name__), staticmethod)
+        from leapp.trace.session import is_port
+
         names = function.__code__.co_varnames[: function.__code__.co_argcount]
-        return bool(names) and names[0] in _RECEIVERS and self.signature.parameters.get(names[0]) is not None
+        # A function that was put on a class later; a tensor may be called `cls` too.
+        named = bool(names) and names[0] in _RECEIVERS and names[0] in self.signature.parameters
+        return named and not is_port(first)
 
 
 class _Pairs(Mapping[str, Any]):

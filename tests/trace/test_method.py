@@ -159,6 +159,30 @@ def test_a_dataclass_is_an_input_where_it_is_no_receiver(session):
     )  # fmt: skip
 
 
+def test_a_tensor_may_be_called_cls(session):
+    @annotate.method
+    def embedded(cls, x):
+        return torch.cat([cls, x])
+
+    embedded(torch.randn(1), torch.randn(2))
+    session.stop()
+    assert ports(session, "embedded") == (["cls", "x"], ["out0"])
+
+
+def test_a_function_that_is_put_on_a_class_later(session):
+    class Robot:
+        gain = 2.0
+
+    @annotate.method
+    def act(self, x):
+        return x * self.gain
+
+    Robot.act = act
+    Robot().act(torch.randn(2))
+    session.stop()
+    assert ports(session, "act") == (["x"], ["out0"])
+
+
 def test_bound_methods_and_partials(session):
     model = torch.nn.Linear(2, 2)
     step = annotate.method("policy")(model.forward)
@@ -725,9 +749,24 @@ def generated(x):
         (property(lambda self: self), "property: it is a property"),
         (lambda x: x, "it has no name that a node could bear"),
         (len, "len: it is compiled"),
+        (np.add, "numpy.ufunc"),
+        (torch.tanh, "tanh: it is compiled"),
+        (functools.partial(awaited), "it is asynchronous"),
         (3, "int: it is a int"),
     ],
-    ids=["async", "generator", "class", "object", "property", "lambda", "builtin", "number"],
+    ids=[
+        "async",
+        "generator",
+        "class",
+        "object",
+        "property",
+        "lambda",
+        "builtin",
+        "ufunc",
+        "torch",
+        "partial",
+        "number",
+    ],
 )
 def test_what_cannot_be_decorated(thing, why):
     with pytest.raises(errors.MethodKindError, match=why):
