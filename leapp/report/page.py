@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from leapp.errors import MissingDependencyError, PictureError
 from leapp.report._html import Content, Html, element, join, table
+from leapp.report.checks import STATISTICS_HEAD
 from leapp.report.facts import collect, shape_text, value_text
 from leapp.report.inspect import ROLES, constants_text, state_rows
 from leapp.report.picture import picture_svg
@@ -275,6 +276,8 @@ def _node(node: NodeFacts, page: Facts, at: int) -> Html:
     parts += [element("h3", "Model files"), _artifacts(node)]
     if checks:
         parts += [element("h3", "Replay of the recorded samples and ticks"), _checks(checks)]
+        if any(row.statistics for row in checks):
+            parts.append(_folded("Statistics of the differences", _statistics(checks)))
     if node.op_counts:
         ordered = sorted(node.op_counts.items(), key=lambda item: (-item[1], item[0]))
         chips = (
@@ -345,6 +348,11 @@ def _checks(checks: Sequence[CheckRow]) -> Html:
     ]
     head = ("Format", "Output", "Samples", "Largest difference", "Where", "Result")
     return table(head, rows, numbers=frozenset({2, 3}))
+
+
+def _statistics(checks: Sequence[CheckRow]) -> Html:
+    rows: list[tuple[Content, ...]] = [(row.format, _code(row.port), *row.statistics_texts()) for row in checks]
+    return table(("Format", "Output", *STATISTICS_HEAD), rows, numbers=frozenset(range(2, 6)))
 
 
 def _ops(node: NodeFacts) -> Html:

@@ -11,7 +11,7 @@ import math
 import sys
 from typing import TYPE_CHECKING, Final
 
-from leapp.errors import MissingDependencyError
+from leapp.errors import MissingDependencyError, PictureError
 from leapp.report.facts import shape_text, value_text
 from leapp.report.picture_place import FOOT, HEAD, ROW, STUB, Block, Wire, arrange, columns_of, port_y, rows_of
 from leapp.report.picture_route import Routes, crowd_lines, crowds
@@ -19,11 +19,11 @@ from leapp.report.picture_scene import Arrow, Box, Dot, Line, Scene, Style, Word
 from leapp.report.picture_text import shortened, width_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from leapp._spec import Port
     from leapp.report.facts import Facts, NodeFacts
-    from leapp.report.picture_place import Row
+    from leapp.report.picture_place import Column, Row
     from leapp.report.picture_scene import Curve, Shape
 
 SIZES: Final[Mapping[Style, float]] = {
@@ -35,6 +35,8 @@ SIZES: Final[Mapping[Style, float]] = {
     Style.TYPE: 11,
 }
 """Size of text, in pixels."""
+_MOST: Final = 4000
+"""Of nodes, and of columns that wires lead over, together: Graphviz takes about two seconds for them."""
 _LONGEST: Final = 230
 """Width of a name, in pixels; the middle of a longer one is left out."""
 _MARGIN: Final = 24
@@ -54,7 +56,7 @@ def picture_svg(facts: Facts, *, framed: bool = True) -> str:
     """The picture as SVG.
 
     Args: framed: with title, key, font and colours of its own; else for a page that has these.
-    Raises: MissingDependencyError without the extra ``picture``.
+    Raises: MissingDependencyError without the extra ``picture``; PictureError.
     """
     from leapp.report.picture_svg import svg
 
@@ -62,20 +64,30 @@ def picture_svg(facts: Facts, *, framed: bool = True) -> str:
 
 
 def picture_png(facts: Facts) -> bytes:
-    """The picture as PNG, as sharp as its size allows. Raises MissingDependencyError without the extra ``picture``."""
+    """The picture as PNG, as sharp as its size allows.
+
+    Raises: MissingDependencyError without the extra ``picture``; PictureError.
+    """
     from leapp.report.picture_png import png
 
     return png(scene_of(facts))
 
 
 def scene_of(facts: Facts, *, framed: bool = True) -> Scene:
-    """Place everything. Raises MissingDependencyError without the extra ``picture``."""
+    """Place everything.
+
+    Raises:
+        MissingDependencyError: without the extra ``picture``.
+        PictureError: the pipeline is too large, or Graphviz refuses.
+    """
     _check_installed()
     names = [node.spec.name for node in facts.nodes]
     boxes = [_Node(node, facts) for node in facts.nodes]
     blocks = [box.block for box in boxes]
     wires = dict(enumerate(_wires(facts)))
-    rows = rows_of(columns_of(blocks, [*wires.values()]), blocks, [*wires.values()])
+    columns = columns_of(blocks, [*wires.values()])
+    _check_size(facts.name, columns, wires.values())
+    rows = rows_of(columns, blocks, [*wires.values()])
     place = {
         node: (at, number)
         for at, row in enumerate(rows)
@@ -138,6 +150,14 @@ def _check_installed() -> None:
             raise MissingDependencyError(
                 what_for="Drawing a pipeline", package=package, command=install_command("picture", sys.executable)
             ) from error
+
+
+def _check_size(name: str, columns: Sequence[Column], wires: Iterable[Wire]) -> None:
+    """Nobody could read a larger picture, and a build need not wait for it."""
+    place = {node: at for at, column in enumerate(columns) for node in column.nodes}
+    ways = [abs(place[wire.target[0]] - place[wire.source[0]]) + 1 for wire in wires]
+    if sum(ways) + len(place) > _MOST:
+        raise PictureError(name=name, why=f"{len(place)} nodes with {len(ways)} wires are too many")
 
 
 def _wires(facts: Facts) -> Iterator[Wire]:

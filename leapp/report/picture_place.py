@@ -35,8 +35,9 @@ _TALL: Final = 640.0
 _WIDE: Final = 1500.0
 """Rows are not broken below this width."""
 _CUT: Final = 0.1
-"""What a wire from row to row costs, and a further row: one is easier to follow than its continuation. A picture that
-is e times too wide or too high costs 1."""
+"""What a wire from row to row costs: it is easier to follow in one row. A picture e times too wide or high costs 1."""
+_BREAK: Final = 0.02
+"""What a further row costs."""
 _RATIO: Final = 1.6
 """Width to height that a picture should have: that of a screen."""
 
@@ -130,8 +131,9 @@ def columns_of(blocks: Sequence[Block], wires: Sequence[Wire]) -> list[Column]:
     place: dict[int, int] = {}
     for at in sorted(set(range(len(blocks))) - alone):
         place[at] = max((place[each] + 1 for each in sources[at]), default=0)
-    for at in place:
-        if not sources[at] and targets[at]:  # what starts a chain stands beside what it feeds
+    for at in sorted(place, reverse=True):
+        # Nodes stand beside what they feed, unless that makes more wires long than short.
+        if targets[at] and len(sources[at]) <= len(targets[at]):
             place[at] = min(place[each] for each in targets[at]) - 1
     columns = [Column() for _ in range(max(place.values(), default=-1) + 1)]
     for at, column in place.items():
@@ -169,7 +171,8 @@ def rows_of(columns: Sequence[Column], blocks: Sequence[Block], wires: Sequence[
         height = sum(max(heights[at] for at in part) + 2 * _GAP_Y for part in parts)
         part_of = {at: number for number, part in enumerate(parts) for at in part}
         cut = {wire.source for wire in wires if part_of[places[wire.source[0]]] != part_of[places[wire.target[0]]]}
-        cost = abs(math.log(width / height / _RATIO)) + _CUT * (len(cut) + len(parts) - 1)
+        breaks = len(parts) - 1
+        cost = abs(math.log(width / height / _RATIO)) + (_CUT * len(cut) / breaks + _BREAK * breaks if breaks else 0.0)
         if cost < best[0]:
             best = cost, parts
         if width <= _WIDE:

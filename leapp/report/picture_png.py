@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING, Any, Final
 
+from leapp.errors import PictureError
 from leapp.report.picture import SIZES
 from leapp.report.picture_scene import Arrow, Box, Dot, Line, Style, Words, dashes, flattened
 from leapp.report.picture_svg import ARROW, COLOURS, DASH, DOT, LINE_WIDTH, PAPER, ROUND
@@ -17,14 +18,22 @@ if TYPE_CHECKING:
 
 _FINE: Final = 2
 """Shapes are drawn this much larger and made smaller again, which smooths their edges."""
-_MOST_PIXELS: Final = 10e6
+_SCALES: Final = ((2.0, 10e6), (1.5, 10e6), (1.0, 20e6), (0.5, 20e6))
+"""Pixels to a unit, and how many pixels there may be at most."""
 
 
 def png(scene: Scene) -> bytes:
-    """The picture with two pixels to a unit, with fewer where it would be too large to be looked at."""
+    """The picture with two pixels to a unit, with fewer where it would be too large to be looked at.
+
+    Raises: PictureError: it is too large all the same.
+    """
     from PIL import Image, ImageDraw
 
-    scale = next((each for each in (2.0, 1.5) if scene.width * scene.height * each * each <= _MOST_PIXELS), 1.0)
+    area = scene.width * scene.height
+    scale = next((each for each, most in _SCALES if area * each * each <= most), None)
+    if scale is None:
+        why = f"its {scene.width:.0f} x {scene.height:.0f} pixels are too many for a PNG; as SVG it can be drawn"
+        raise PictureError(name=scene.title, why=why)
     size = round(scene.width * scale), round(scene.height * scale)
     large = Image.new("RGB", (size[0] * _FINE, size[1] * _FINE), PAPER)
     pen = _Pen(ImageDraw.Draw(large), scale * _FINE)

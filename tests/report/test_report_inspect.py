@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -349,6 +350,14 @@ def only(facts, *backends):
         for node in facts.nodes
     ]
     return replace(facts, nodes=tuple(nodes))
+
+
+def test_the_page_about_looking_at_bundles_has_commands_that_exist():
+    page = (Path(__file__).parents[2] / "docs" / "pictures.md").read_text("utf-8")
+    commands = re.findall(r"^leapp (.+)$", page, re.MULTILINE)
+    assert len(commands) == 3
+    for command in commands:
+        assert cli._parser().parse_args(shlex.split(command, comments=True)).command == "inspect"
 
 
 @pytest.mark.parametrize(

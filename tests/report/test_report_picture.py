@@ -19,7 +19,7 @@ from drawn_pipelines import PIPELINES
 pytest.importorskip("pygraphviz")
 Image = pytest.importorskip("PIL.Image")
 
-from leapp.errors import MissingDependencyError  # noqa: E402
+from leapp.errors import MissingDependencyError, PictureError  # noqa: E402
 from leapp.report.picture import SIZES, picture_png, picture_svg, scene_of  # noqa: E402
 from leapp.report.picture_scene import Arrow, Box, Dot, Line, Style, Words, bent, dashes, flattened  # noqa: E402
 from leapp.report.picture_text import shortened, width_of, written  # noqa: E402
@@ -223,6 +223,17 @@ def test_equal_facts_equal_bytes_in_every_process(tmp_path):
     assert digests("2", HOME=str(tmp_path), FONTCONFIG_PATH=str(tmp_path), LC_ALL="C") == first
     facts = PIPELINES["recurrent"]()
     assert hashlib.sha256(picture_png(facts) + picture_svg(facts).encode()).hexdigest() == first[0]
+
+
+def test_what_is_too_large_is_refused_at_once():
+    with pytest.raises(
+        PictureError, match="'grid of 70 x 70' could not be drawn: 4900 nodes with 9660 wires are too many"
+    ):
+        scene_of(pipelines.grid(70, 70))
+    tall = pipelines.fan(400)
+    with pytest.raises(PictureError, match="are too many for a PNG; as SVG it can be drawn"):
+        picture_png(tall)
+    assert picture_svg(tall)
 
 
 @pytest.mark.parametrize("module", ["pygraphviz", "PIL"])
