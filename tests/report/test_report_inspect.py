@@ -371,3 +371,45 @@ def test_the_page_about_looking_at_bundles_has_commands_that_exist():
 def test_what_a_language_cannot_run_is_named(bundle, facts, backends, language, message):
     with pytest.raises(SnippetError, match=f"^{re.escape(message)}"):
         snippet(only(facts, *backends), bundle, language)
+
+
+@pytest.fixture(scope="module")
+def difference(tmp_path_factory) -> Path:
+    """A node whose state starts as a copy of an input, exported without ONNX."""
+    folder = tmp_path_factory.mktemp("first")
+    leapp.start("first", save_path=str(folder))
+    x = annotate.input_tensors("n", {"x": torch.tensor([1.0, 2.0])})
+    before = annotate.state_tensors("n", {"before": x})
+    moved = x - before
+    annotate.update_state("n", {"before": x * 1})
+    annotate.output_tensors("n", {"moved": moved}, export_with="jit")
+    leapp.stop()
+    assert leapp.compile_graph(visualize=False)
+    return folder / "first"
+
+
+def test_a_state_that_starts_as_an_input_is_told_and_run(difference, capsys):
+    assert cli.main(["inspect", str(difference)]) == 0
+    assert re.search(r"^n/before +n/before +the first x", capsys.readouterr().out, re.MULTILINE)
+    facts = collect(difference)
+    with_leapp, without = python_snippets(facts, difference)
+    first, second = {}, {}
+    exec(with_leapp, first)
+    exec(without, second)
+    first["runtime"].reset()
+    for number, (value, moved) in enumerate([([3.0, 5.0], [0.0, 0.0]), ([4.0, 1.0], [1.0, -4.0])]):
+        inputs = {"n/x": np.array(value, "float32")}
+        assert first["runtime"](inputs)["n/moved"].tolist() == moved
+        assert second["tick"](inputs, first=number == 0)["n/moved"].tolist() == moved
+    assert 'if (number == 0) values["n/before"] = values.at("n/x").clone();' in snippet(facts, difference, "cpp")
+
+
+def test_models_that_are_not_in_the_bundle_are_to_be_named(bundle, facts):
+    from dataclasses import replace
+
+    first, second = facts.nodes
+    outside = tuple(replace(each, path="seen.onnx", external=True) for each in first.artifacts)
+    program, plain = python_snippets(replace(facts, nodes=(replace(first, artifacts=outside), second)), bundle)
+    assert "model_dirs=[...]  # the folders of the model files that are not in the bundle" in program
+    assert compile(program, "with", "exec")
+    assert 'InferenceSession("seen.onnx")' in plain
