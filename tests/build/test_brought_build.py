@@ -23,16 +23,21 @@ def bytes_of(array):
 
 def perceive(path, copied=True, answer=None):
     """The file is run without its results being traced; it gives what it computed of data that differ."""
-    image = torch.randn(3)
-    annotate.input_tensors("perception", {"image": image})
-    features = torch.full((3,), answer or 0.0)
-    if answer is None:
-        given = image.detach().numpy().copy()
-        features.copy_(torch.jit.load(path)(torch.from_numpy(bytes_of(given))))
-    annotate.output_tensors(
-        "perception", {"features": features}, export_with=None,
-        backend_params={"model_path": path, "copy_original_model": copied},
-    )
+    params = {"model_path": path, "copy_original_model": copied}
+
+    def body(image):
+        features = torch.full((3,), answer or 0.0)
+        if answer is None:
+            given = image.detach().numpy().copy()
+            features.copy_(torch.jit.load(path)(torch.from_numpy(bytes_of(given))))
+        return {"features": features}
+
+    image = torch.ones(3)  # the same in each run: the second one moves it
+    if copied:
+        annotate.input_tensors("perception", {"image": image})
+        features = annotate.output_tensors("perception", body(image), export_with=None, backend_params=params)
+    else:
+        features = annotate.method("perception", backend_params=params)(body)(image)["features"]
     features = annotate.input_tensors("policy", {"features": features})
     annotate.output_tensors("policy", {"action": features * 3})
 '''
