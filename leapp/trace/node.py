@@ -958,6 +958,8 @@ class NodeTrace:
     current: Recording | None = None
     passing: bool = False
     """Open, but not recorded any more: enough samples are kept."""
+    passing_thread: tuple[int, str] = (0, "")
+    """Identifier and name of the thread that opened it then."""
     entries: int = 0
     passing_inputs: dict[str, Port] = field(default_factory=dict)
     """Inputs that were declared in an entry that is not recorded."""

@@ -217,6 +217,7 @@ class Session:
             self._drop_unfinished(node, place, leaves)
             if node.current is None and not node.passing and len(node.recordings) >= self.options.max_cached_io:
                 node.passing = True
+                node.passing_thread = self.thread(), self.thread_name()
                 node.passing_inputs.clear()
                 node.passing_states = States(name, self._where)
             if node.passing:
@@ -453,11 +454,11 @@ class Session:
                 del self.nodes[name]
 
     def _check_thread(self, node: NodeTrace, place: Place) -> None:
+        """Raise WrongThreadError where another thread has the node open, recorded or not."""
         recording = node.current
-        if recording is not None and recording.thread != threading.get_ident():
-            raise WrongThreadError(
-                node=node.name, thread=self.thread_name(), where=self._where(place), owner=recording.thread_name
-            )
+        owner = (recording.thread, recording.thread_name) if recording is not None else node.passing_thread
+        if node.is_open and owner[0] != threading.get_ident():
+            raise WrongThreadError(node=node.name, thread=self.thread_name(), where=self._where(place), owner=owner[1])
 
     def _drop_unfinished(self, node: NodeTrace, place: Place, leaves: Sequence[Leaf]) -> None:
         """The line that opened a node opens it again: what happened in between ended with an exception."""

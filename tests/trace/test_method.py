@@ -701,14 +701,19 @@ def test_results_that_are_no_outputs(session):
     assert not session.nodes
 
 
-def test_another_thread_in_the_middle(session):
+@pytest.mark.parametrize("before", [0, 3], ids=["recorded", "not recorded any more"])
+def test_another_thread_in_the_middle(session, before):
     entered, go_on, raised = threading.Event(), threading.Event(), []
 
     @annotate.method
     def f(x):
-        entered.set()
-        go_on.wait(10)
+        if session.nodes["f"].entries == before:
+            entered.set()
+            go_on.wait(10)
         return x * 2
+
+    for _ in range(before):
+        f(torch.ones(2))
 
     def work():
         entered.wait(10)
@@ -723,7 +728,7 @@ def test_another_thread_in_the_middle(session):
     f(torch.ones(2))
     thread.join()
     assert "in thread 'camera'" in str(raised[0])
-    assert session.nodes["f"].entries == 1
+    assert session.nodes["f"].entries == before + 1
 
 
 class Called:
