@@ -170,6 +170,7 @@ def _check(stored: TickLog, pipeline: PipelineSpec) -> None:
 
 def _problems(stored: TickLog, pipeline: PipelineSpec) -> Iterator[str]:
     inputs = {f"{node.name}/{port.name}": port.spec for node in pipeline.nodes for port in node.inputs}
+    resets = {f"{node.name}/{port.name}" for node in pipeline.nodes for port in node.inputs if port.is_reset}
     outputs = {f"{node.name}/{port.name}": port.spec for node in pipeline.nodes for port in node.outputs}
     outer = {f"{node}/{port}": inputs[f"{node}/{port}"] for node, ports in pipeline.inputs.items() for port in ports}
     fed = {key: inputs[key] for consumers in pipeline.feedback_flow.values() for key in consumers}
@@ -183,7 +184,7 @@ def _problems(stored: TickLog, pipeline: PipelineSpec) -> Iterator[str]:
         ):
             for key, raw in values.items():
                 yield from _misfit(f"{index}/{part}/{key}", key, raw, known)
-        missing = sorted(set(outer) - set(tick.inputs))
+        missing = sorted(set(outer) - set(tick.inputs) - resets)
         if missing:
             yield f"tick {index} has no input {missing[0]!r}"
     if not any(tick.outputs for tick in stored.ticks):
