@@ -140,6 +140,21 @@ def many_ports():
     return facts("many ports", nodes, data, back)
 
 
+def many_states():
+    """Three nodes in a row with twelve states each."""
+    states = range(12)
+    nodes = [
+        node(
+            f"filter_{at}",
+            [port("x", 3), *(port(f"s{k}_in", 3) for k in states)],
+            [port("y", 3), *(port(f"s{k}_out", 3) for k in states)],
+        )
+        for at in range(3)
+    ]
+    loops = {f"filter_{at}/s{k}_out": (f"filter_{at}/s{k}_in",) for at in range(3) for k in states}
+    return facts("many states", nodes, {f"filter_{at}/y": (f"filter_{at + 1}/x",) for at in range(2)}, loops)
+
+
 def alone(count):
     return facts("alone", [node(f"n{at}", [port("x", 3)], [port("y", 3)]) for at in range(count)])
 
@@ -178,6 +193,7 @@ PIPELINES = {
     "grid": lambda: grid(7, 7),
     "long names": long_names,
     "many ports": many_ports,
+    "many states": many_states,
     "alone": lambda: alone(20),
     "by chance 10": lambda: by_chance(10, 1),
     "by chance 50": lambda: by_chance(50, 2),

@@ -89,6 +89,24 @@ def test_no_wire_runs_through_a_box(scene):
             assert not through, line.title
 
 
+def test_no_two_wires_lie_upon_one_another(scene):
+    """Those of one output may share their way; all others keep apart where they run along an axis."""
+    runs = []
+    for line in of(scene, Line):
+        for (x1, y1), *_, (x2, y2) in line.curves:
+            if abs(x1 - x2) < 0.1 and abs(y1 - y2) > 12:
+                runs.append((line.title.split(" → ")[0], "x", x1, *sorted((y1, y2))))
+            elif abs(y1 - y2) < 0.1 and abs(x1 - x2) > 12:
+                runs.append((line.title.split(" → ")[0], "y", y1, *sorted((x1, x2))))
+    runs = [run for run in runs if run[0]]
+    upon = [
+        (a, b)
+        for a, b in combinations(runs, 2)
+        if a[0] != b[0] and a[1] == b[1] and abs(a[2] - b[2]) < 4 and min(a[4], b[4]) - max(a[3], b[3]) > 8
+    ]
+    assert upon == []
+
+
 def test_every_wire_leads_from_its_output_to_its_input(facts, scene):
     wanted = [f"{a} → {b}" for a, targets in facts.data_flow.items() for b in targets]
     wanted += [f"{a} → {b}, next tick" for a, targets in facts.feedback_flow.items() for b in targets]
