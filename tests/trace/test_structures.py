@@ -9,6 +9,9 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import torch
+from hypothesis import HealthCheck, settings
+from hypothesis import given as for_all
+from hypothesis import strategies as st
 from recorded import Recorded
 
 from leapp import annotate, errors
@@ -303,3 +306,102 @@ def test_static_outputs_are_nested_too_and_share_no_name(session):
     assert torch.equal(got[1], gains["kp"])
     assert torch.equal(got[2], torch.tensor([0.5]))
     assert type(gains["kp"]) is torch.Tensor
+
+
+# --- any nesting ---------------------------------------------------------------------------------------------------
+
+LEAVES = st.one_of(
+    st.builds(lambda n: torch.arange(float(n)), st.integers(1, 3)),
+    st.builds(lambda n: np.arange(float(n)), st.integers(1, 3)),
+    st.builds(lambda n: np.float32(n), st.integers(0, 3)),
+    st.none(),
+)
+
+
+def _containers(inner):
+    return st.one_of(
+        st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+        st.lists(inner, max_size=3),
+        st.lists(inner, max_size=3).map(tuple),
+        st.builds(Pair, inner, inner),
+        st.builds(Rigid, inner, inner),
+        st.builds(Slots, inner, inner),
+        st.dictionaries(st.sampled_from("abc"), inner, max_size=3).map(collections.OrderedDict),
+    )
+
+
+NESTING = st.recursive(LEAVES, _containers, max_leaves=6)
+
+
+def doubled(thing):
+    """The same nesting of other values, as a user computes it."""
+    if thing is None:
+        return None
+    if isinstance(thing, Mapping):
+        return type(thing)((key, doubled(item)) for key, item in thing.items())
+    if isinstance(thing, tuple) and hasattr(thing, "_fields"):
+        return type(thing)(*map(doubled, thing))
+    if isinstance(thing, (list, tuple)):
+        return type(thing)(map(doubled, thing))
+    if dataclasses.is_dataclass(thing):
+        return type(thing)(doubled(thing.a), doubled(thing.b))
+    return thing * 2
+
+
+def shape(thing):
+    """A nesting as plain values and the classes around them."""
+    if thing is None:
+        return None
+    if isinstance(thing, Mapping):
+        return type(thing), [(key, shape(item)) for key, item in thing.items()]
+    if isinstance(thing, (list, tuple)):
+        return type(thing), [shape(item) for item in thing]
+    if dataclasses.is_dataclass(thing):
+        return type(thing), shape(thing.a), shape(thing.b)
+    return np.asarray(thing.detach() if isinstance(thing, torch.Tensor) else thing).tolist()
+
+
+@for_all(NESTING)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_nesting_goes_in_and_out(make_session, given):
+    leaves = values(given)
+    before, expected = shape(given), shape(doubled(given))
+    session = make_session()
+    back = annotate_in(session, given)
+    if all(isinstance(leaf, torch.Tensor) for leaf in leaves):
+        assert back is given
+    result = doubled(back)
+    made = session.output_tensors("n", {"r": result} if leaves else {})
+    assert not made
+    session.stop()
+    assert shape(result) == expected
+    assert shape(back) == shape(given) == before
+    spec = session.nodes["n"].recordings[0].graph.spec
+    assert [port.name.removeprefix("r") for port in spec.outputs] == [
+        port.name.removeprefix("s") for port in spec.inputs
+    ]
+    assert [port.spec.shape for port in spec.inputs] == [tuple(leaf.shape) for leaf in leaves]
+
+
+def annotate_in(session, given):
+    """What annotate.input_tensors does, in a session of the test's own."""
+    from leapp.trace._tree import handed_back
+
+    tensors = {"s": given} if values(given) or given is not None else {}
+    made = session.input_tensors("n", tensors)
+    return handed_back(tensors, made) if tensors else None
+
+
+@for_all(NESTING)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_nesting_is_a_parameter_and_a_result(make_session, given):
+    if not values(given):
+        return
+    expected = shape(doubled(given))
+    session = make_session()
+    sessions.begin(session)
+    try:
+        result = annotate.method("n")(doubled)(given)
+    finally:
+        sessions._CURRENT.clear()
+    assert shape(result) == expected
