@@ -65,6 +65,13 @@ class Buffer:
             why = f"it was {form_text(self.spec)} when the node was opened and is {form_text(form_of(now))} now"
             raise self._error(node, where, why, self._advice())
 
+    def refuse_sharing(self, other: Buffer, node: str, where: str) -> None:
+        """Raise BufferStateError: this buffer and another became one memory."""
+        raise self._error(
+            node, where, f"it and {other.name} are one memory when the node closes",
+            f"Give each its own: model.{self.attribute} = x.clone()",
+        )  # fmt: skip
+
     def _advice(self) -> str:
         return (
             "Give it the form that it has from the second tick on before the first one: "

@@ -687,10 +687,29 @@ class Recording:
         watched = [each.buffer for each in self._watched]
         for model in self._modules:
             check_none_came(self.name, model, watched, self._is_own, self.where(place))
+        self._check_apart(written, place)
         for buffers, report in self._undecided:
             if buffers & changed:
                 report()
         self._undecided.clear()
+
+    def _check_apart(self, written: Collection[int], place: Place) -> None:
+        """Refuse buffers that became one tensor, or one memory that is written: a write would reach both."""
+        together: dict[int, list[_Watched]] = {}
+        for each in self._watched:
+            now = each.buffer.now()
+            if each.input is None or not isinstance(now, torch.Tensor) or not now.numel():
+                continue
+            others = together.setdefault(now.untyped_storage()._cdata, [])
+            for other in others:
+                theirs = other.buffer.now()
+                if other.input is None or other.input.memory == each.input.memory:
+                    continue  # as before
+                (low, high), (first, last) = byte_range(now), byte_range(theirs)
+                in_place = other.input.memory in written or each.input.memory in written
+                if now is theirs or (in_place and first < high and low < last):
+                    each.buffer.refuse_sharing(other.buffer, self.name, self.where(place))
+            others.append(each)
 
     def _is_own(self, tensor: torch.Tensor) -> bool:
         value = value_of(tensor)
@@ -1002,17 +1021,17 @@ class NodeTrace:
         """The same for an entry that is not recorded; call it with hooks off."""
         states = self.passing_states.declared if self.passing_states is not None else {}
         declared = {name: state.port for name, state in states.items()}
-        self._check_ports("input", {**self.passing_inputs, **declared})
-        self._check_ports("output", {leaf.port: port_of(leaf) for leaf in outputs})
+        self._check_ports("input", {**self.passing_inputs, **declared}, recorded=False)
+        self._check_ports("output", {leaf.port: port_of(leaf) for leaf in outputs}, recorded=False)
 
-    def _check_ports(self, direction: str, new: Mapping[str, Port]) -> None:
+    def _check_ports(self, direction: str, new: Mapping[str, Port], *, recorded: bool = True) -> None:
         first = self.recordings[0].graph
         assert first is not None
         old = {port.name: port for port in (first.spec.inputs if direction == "input" else first.spec.outputs)}
         # Of an entry that is not recorded, what a module holds is looked at when it closes, and no order is known.
-        unseen = {name for name, how in self.state.items() if how == BUFFER and name not in new}
-        known = [name for name in old if name not in unseen]
-        if known != list(new) and (not self.passing_inputs or set(known) != set(new)):
+        buffers = set() if recorded else {name for name, how in self.state.items() if how == BUFFER}
+        known = [name for name in old if name in new or name not in buffers]
+        if known != list(new) and (recorded or set(known) != set(new)):
             raise SampleMismatchError(node=self.name, difference=f"{direction}s {list(new)} instead of {known}")
         for name, port in new.items():
             difference = _port_difference(old[name], port)

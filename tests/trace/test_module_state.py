@@ -481,6 +481,39 @@ def test_a_buffer_that_changes_shape(make_session):
         tick(make_session(), Lazy(torch.zeros(2, 3)), torch.randn(1, 3))
 
 
+class Shared(Swapping):
+    def forward(self, x):
+        self.front.add_(x)
+        self.back = self.front
+        return self.front * 1
+
+
+def test_two_buffers_that_become_one(make_session):
+    with pytest.raises(
+        errors.BufferStateError, match="'back' of Shared cannot be state: it and front are one memory when the node"
+    ):
+        tick(make_session(), Shared(), torch.randn(2))
+
+
+class Halves(Swapping):
+    """Two buffers that are parts of one result."""
+
+    def forward(self, x):
+        self.front, self.back = torch.stack([self.front + x, self.back - x]).unbind()
+        return self.front * self.back
+
+
+def test_parts_of_one_result(make_session):
+    session = make_session()
+    model = Halves()
+    for _ in range(3):
+        tick(session, model, torch.randn(2))
+    xs, twin = [torch.randn(2) for _ in range(4)], Halves()
+    session.stop()
+    results = list(closed_loop(session.nodes["n"].recordings[0], twin, xs))
+    assert all(torch.equal(y, twin(x)) for x, y in zip(xs, results, strict=True))
+
+
 class Late(nn.Module):
     def forward(self, x):
         if not hasattr(self, "total"):
