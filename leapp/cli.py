@@ -156,6 +156,10 @@ def _parser() -> argparse.ArgumentParser:
     verify = _command(commands, "verify", _verify, "check digests and structure of bundles; nothing is executed")
     _add_bundles(verify, "+")
 
+    difference = _command(commands, "diff", _diff, "show why two bundles differ, and which version step that asks for")
+    for name in ("first", "second"):
+        difference.add_argument(name, metavar="AB"[name == "second"], type=Path, help="folder that holds a bundle.json")
+
     replay = _command(
         commands, "replay", _replay, "run a bundle's recorded samples and ticks, or a log of ticks, through its models"
     )
@@ -374,6 +378,19 @@ def _verify(arguments: argparse.Namespace) -> int:
         return EXIT_OK if sound else EXIT_CHECK_FAILED
 
     return _each(arguments, arguments.bundles, one)
+
+
+def _diff(arguments: argparse.Namespace) -> int:
+    from leapp.bundle.diff import diff
+    from leapp.report.difference import show
+    from leapp.report.text import Printer
+
+    found = diff(arguments.first, arguments.second)
+    if arguments.json:
+        _print_json({"schema": 1, "a": str(arguments.first), "b": str(arguments.second), **found.as_json()})
+    else:
+        show(found, Printer(sys.stdout))
+    return EXIT_OK if found.equal else EXIT_CHECK_FAILED
 
 
 def _replay(arguments: argparse.Namespace) -> int:

@@ -1,117 +1,73 @@
-"""Two bundles -> what differs between them, and why. Nothing is executed; neither torch nor NumPy is needed.
+"""Two bundles, or their digests -> what differs between them, why, and the version step that asks for.
 
-The digests of ``bundle.json`` say which files differ; node manifests, graphs and the runtime file say why: the graph,
-its constants, the contract (ports, wires, settings), the tool chain, or nothing of these: bytes only.
+Nothing is executed, and neither torch nor onnx is needed; NumPy only where values of constants are compared. The
+digests of ``bundle.json`` say which files differ; node manifests, graphs and the runtime file say why: the contract
+(ports, wires, settings), the graph, its constants, the tool chain, or nothing of these: bytes only.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
 
+from leapp.bundle._diff_contract import (
+    Matched,
+    contract_findings,
+    head,
+    is_rotation,
+    match_nodes,
+    plain_findings,
+    tool_chain,
+    tool_findings,
+)
+from leapp.bundle._diff_graph import Graph, graph_findings, match_constants
+from leapp.bundle._diff_values import ROUNDING_ULP, compare_constants, compare_tensors, tensor_text
+from leapp.bundle._difference import Cause, Change, FileDifference, Finding, Step, Values
+from leapp.bundle.advice import Advice, advise
+from leapp.bundle.digests import SYSTEM, inputs_read
 from leapp.bundle.read import Bundle, load, node_manifest_path
 from leapp.bundle.samples import read_tensors
-from leapp.bundle.schema import to_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from leapp._spec import JSON
-    from leapp.bundle.schema import NodeManifest
+    from leapp.bundle.digests import BundleDigests, NodeDigests
+    from leapp.bundle.schema import Constant
 
-Flat: TypeAlias = "dict[str, Any]"
-"""Nested plain values by their dotted path."""
+__all__ = [
+    "BundleDiff",
+    "Cause",
+    "Change",
+    "FileDifference",
+    "Finding",
+    "Side",
+    "Step",
+    "Values",
+    "diff",
+    "diff_digests",
+    "explain",
+]
 
-MAX_SHOWN: Final = 160
-"""Longer values are cut in texts for people."""
-MAX_OPERATIONS: Final = 20
-"""So many operations of a graph are named; a graph that differs in more is another graph."""
-_DIGEST_FIELDS: Final = frozenset({"sha256sum", "md5sum", "initial_values_sha256sum"})
-"""What the runtime file repeats of other files: a difference there is theirs."""
-_SYSTEM: Final = "system information"
-
-
-class Cause(StrEnum):
-    """Why a file differs."""
-
-    GRAPH = "graph"
-    """The computation: operations, their order, arguments, shapes."""
-    CONSTANTS = "constants"
-    """The values of tensors: weights, constants, first-tick values."""
-    CONTRACT = "contract"
-    """Ports, wires, settings, tolerances, name, version, status."""
-    TOOL_CHAIN = "tool chain"
-    """What the models were made with."""
-    BYTES = "bytes only"
-    """The same model, written differently."""
-
-
-class Change(StrEnum):
-    """How a file or part differs."""
-
-    ONLY_FIRST = "only in the first"
-    ONLY_SECOND = "only in the second"
-    DIFFERS = "differs"
+START: Final = "state-start"
+"""Kind of what says how a state starts."""
+_NOT_IN_A_LOCK: Final = "digests do not hold what: compare the bundles"
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that the two bundles do not share, apart from bytes."""
+class Side:
+    """One of the two that are compared."""
 
-    cause: Cause
-    node: str
-    """The node that it is about; empty for what belongs to the pipeline."""
-    part: str
-    """What it is called there: an operation, a constant, a key path."""
-    change: Change
-    first: str = ""
-    second: str = ""
-    """As text; empty where only one bundle has it, or where the value is too large to be shown."""
-    source: str = ""
-    """The user's ``file:line`` that it was recorded at, where the evidence of the first bundle has it."""
-
-    def text(self) -> str:
-        """One line for people."""
-        where = f"node {self.node!r}: " if self.node else ""
-        what = f"{self.part} {self.change}"
-        if self.first and self.second:
-            what = f"{self.part}: {_cut(self.first)} -> {_cut(self.second)}"
-        return f"{where}{what}{f' ({self.source})' if self.source else ''}"
+    name: str
+    version: str
+    platform: str
+    """``linux-x86_64``."""
 
     def as_json(self) -> dict[str, JSON]:
         """For machines."""
-        return {
-            "cause": self.cause.value,
-            "node": self.node,
-            "part": self.part,
-            "change": self.change.value,
-            "first": self.first,
-            "second": self.second,
-            "source": self.source,
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class FileDifference:
-    """One content file that the two bundles do not share."""
-
-    path: str
-    change: Change
-    causes: tuple[Cause, ...]
-    """At least one. ``BYTES`` stands alone: nothing that the bundles say of themselves explains the difference."""
-    detail: str = ""
-
-    def as_json(self) -> dict[str, JSON]:
-        """For machines."""
-        return {
-            "path": self.path,
-            "change": self.change.value,
-            "causes": [cause.value for cause in self.causes],
-            "detail": self.detail,
-        }
+        return {"name": self.name, "version": self.version, "platform": self.platform}
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +80,11 @@ class BundleDiff:
     files: tuple[FileDifference, ...] = ()
     """Sorted by path."""
     findings: tuple[Finding, ...] = ()
+    sides: tuple[Side, Side] | None = None
+    inputs: tuple[tuple[str, Change], ...] = ()
+    """Files that the builds read and that are not the same: why the rest may differ, no difference by themselves."""
+    digests_only: bool = False
+    """At least one of the two was known by its digests alone: what changed inside a part cannot be told."""
 
     @property
     def equal(self) -> bool:
@@ -142,6 +103,12 @@ class BundleDiff:
         parts = {f"{each.cause}:{each.node}:{each.part}" for each in self.findings}
         return frozenset(parts | {f"file:{each.path}" for each in self.files if each.causes == (Cause.BYTES,)})
 
+    @property
+    def advice(self) -> Advice:
+        """The version step that the difference asks for, and why."""
+        versions = None if self.sides is None else (self.sides[0].version, self.sides[1].version)
+        return advise(self.findings, self.files, equal=self.equal, versions=versions)
+
     def rows(self) -> list[tuple[str, str, str]]:
         """A table for people: file, how it differs, and why."""
         return [(each.path, str(each.change), _why(each)) for each in self.files]
@@ -157,24 +124,151 @@ class BundleDiff:
             "equal": self.equal,
             "first": self.first,
             "second": self.second,
+            "sides": None if self.sides is None else [each.as_json() for each in self.sides],
+            "digests_only": self.digests_only,
             "causes": [cause.value for cause in self.causes],
-            "files": [each.as_json() for each in self.files],
+            "summary": [*explain(self)],
+            "advice": self.advice.as_json(),
             "findings": [each.as_json() for each in self.findings],
+            "files": [each.as_json() for each in self.files],
+            "inputs": [{"path": path, "change": change.value} for path, change in self.inputs],
         }
 
 
 def diff(first: Path | str | Bundle, second: Path | str | Bundle) -> BundleDiff:
-    """Compare the content of two bundles by their recorded digests; evidence takes no part.
+    """Compare the content of two bundles by their recorded digests; evidence takes no part but to explain.
 
     Raises:
         NotABundleError, BundleFormatError, BundleTooNewError: as ``leapp.bundle.read.load``.
         BundleDigestError: a file that would explain a difference is not the one that was written.
     """
     a, b = (each if isinstance(each, Bundle) else load(each) for each in (first, second))
+    sides = _side(a), _side(b)
     if a.digest == b.digest:
-        return BundleDiff(a.digest, b.digest)
+        return BundleDiff(a.digest, b.digest, sides=sides)
     findings = tuple(_Findings(a, b).all())
-    return BundleDiff(a.digest, b.digest, tuple(_files(a, b, findings)), findings)
+    inputs = _inputs(inputs_read(a), inputs_read(b))
+    return BundleDiff(a.digest, b.digest, tuple(_files(a, b, findings)), findings, sides, inputs)
+
+
+def _side(bundle: Bundle) -> Side:
+    return Side(bundle.name, bundle.version, str(bundle.contract[SYSTEM].get("os") or ""))
+
+
+def _inputs(a: Mapping[str, str] | None, b: Mapping[str, str] | None) -> tuple[tuple[str, Change], ...]:
+    if a is None or b is None:
+        return ()
+    return tuple(
+        (path, Change.ONLY_FIRST if path not in b else Change.DIFFERS if path in a else Change.ONLY_SECOND)
+        for path in sorted({*a, *b})
+        if a.get(path) != b.get(path)
+    )
+
+
+# --- in words ------------------------------------------------------------------------------------------------------
+
+
+def explain(found: BundleDiff) -> list[str]:
+    """Why two bundles are not one: a line per cause and node, then what stayed. Empty where they are equal.
+
+    ``weights of node 'policy' changed: net.0.weight: largest difference 0.03; graph unchanged`` and the like.
+    """
+    if found.equal:
+        return []
+    lines = [line for group in GROUPS for line in _said(found, group)]
+    paths = [each.path for each in found.files if each.causes == (Cause.BYTES,)]
+    if paths:
+        lines.append(f"bytes only: {_some(paths)} {'is' if len(paths) == 1 else 'are'} written otherwise")
+    if found.inputs:
+        lines.append(f"files read changed: {_some([path for path, _ in found.inputs])}")
+    changed = {group_of(each) for each in found.findings}
+    if any(each.kind in _NODES for each in found.findings):
+        changed |= {"graph", "constants"}  # of a node that only one has there is nothing to be the same
+    stayed = [STAYED[group] for group in GROUPS if group in STAYED and group not in changed]
+    if stayed:
+        lines.append(f"unchanged: {', '.join(stayed)}")
+    return lines
+
+
+GROUPS: Final = ("about", "contract", "state", "graph", "constants", "tool chain")
+"""What findings are put together as, for people, in this order."""
+STAYED: Final = {
+    "contract": "contract",
+    "graph": "graph",
+    "constants": "weights",
+    "tool chain": "tool chain",
+}
+"""Groups that are worth a word when nothing is in them."""
+_ABOUT: Final = frozenset({"name", "version", "status"})
+_NODES: Final = frozenset({"node-added", "node-removed", "node-renamed"})
+
+
+def group_of(finding: Finding) -> str:
+    """Which of ``GROUPS`` a finding belongs to."""
+    if finding.kind in _ABOUT:
+        return "about"
+    if finding.kind == START:
+        return "state"
+    return "contract" if finding.kind in _NODES else finding.cause.value
+
+
+def _said(found: BundleDiff, group: str) -> Iterator[str]:
+    mine = [each for each in found.findings if group_of(each) == group]
+    for node in dict.fromkeys(each.node for each in mine):
+        some = sorted((each for each in mine if each.node == node), key=lambda each: -each.step)
+        of_node = f" of node {node!r}" if node else " of the pipeline" if group == "contract" else ""
+        what = _title(group, some)
+        if group == "about":
+            yield from (each.short() for each in some)
+            continue
+        first = some[0]
+        text = first.short() if group != "constants" else _constant_text(some)
+        if first.kind in {"op-changed", "rotation-convention"}:
+            text = f"{first.part}: {first.note}"
+        elif first.note:
+            text += f" ({first.note})"
+        if group == "graph" and (source := first.second_source or first.source):
+            text += f" at {source}"
+        more = f"; and {len(some) - 1} more" if len(some) > 1 and group not in {"constants", "tool chain"} else ""
+        if group == "tool chain":
+            text = ", ".join(_tool_text(each) for each in some)
+        yield f"{what}{of_node} changed: {text}{more}"
+
+
+def _title(group: str, findings: Sequence[Finding]) -> str:
+    if group == "state":
+        return "start of state"
+    if group != "constants":
+        return group
+    named = {not each.part.startswith("constant '_tensor_constant") for each in findings}
+    return "weights and constants" if len(named) == 2 else "weights" if named == {True} else "constants"
+
+
+def _constant_text(findings: Sequence[Finding]) -> str:
+    """Names, the one that moved most first."""
+    largest = sorted(findings, key=lambda each: -1.0 if each.values is None else -each.values.largest)
+    largest.sort(key=lambda each: each.values is None)
+    first = largest[0]
+    name = first.part.removeprefix("constant ").strip("'")
+    if first.values is not None:
+        text = f"{name}, largest difference {first.values.largest:.2g}"
+    elif first.first and first.second:
+        text = f"{name}: {first.first} -> {first.second}"
+    else:
+        text = name if first.change is Change.DIFFERS else f"{name} {first.change}"
+    others = [each.part.removeprefix("constant ").strip("'") for each in largest[1:]]
+    return f"{text}; also {_some(others)}" if others else text
+
+
+def _tool_text(finding: Finding) -> str:
+    name = finding.part.removesuffix(" version")
+    texts = [text.strip('"') or "none" for text in (finding.first, finding.second)]
+    return f"{name} {' -> '.join('none' if text == 'null' else text for text in texts)}"
+
+
+def _some(names: Sequence[str], most: int = 3) -> str:
+    shown = ", ".join(names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
 
 
 # --- findings ------------------------------------------------------------------------------------------------------
@@ -185,167 +279,105 @@ class _Findings:
 
     def __init__(self, first: Bundle, second: Bundle) -> None:
         self._first, self._second = first, second
+        self._matched = Matched(match_nodes(first, second))
 
     def all(self) -> Iterator[Finding]:
         a, b = self._first, self._second
-        yield from self._map(Cause.CONTRACT, "", _head(a), _head(b))
-        for node in dict.fromkeys([*a.nodes, *b.nodes]):
-            if node in a.nodes and node in b.nodes:
-                yield from self._node(node, a.nodes[node], b.nodes[node])
-            else:
-                change = Change.ONLY_FIRST if node in a.nodes else Change.ONLY_SECOND
-                yield Finding(Cause.GRAPH, node, "the node", change)
-        yield from self._map(Cause.CONTRACT, "", _contract(a), _contract(b))
-        yield from self._map(Cause.TOOL_CHAIN, "", a.contract[_SYSTEM], b.contract[_SYSTEM])
+        yield from head(a, b)
+        yield from contract_findings(a, b, self._matched)
         yield from self._initial_values()
+        for old, new in self._matched.nodes.items():
+            yield from self._node(old, new)
+        yield from tool_chain(a, b)
 
-    def _node(self, node: str, a: NodeManifest, b: NodeManifest) -> Iterator[Finding]:
-        sources = _sources(self._first, node)
-        graphs = [_graph(bundle, node) for bundle in (self._first, self._second)]
-        if a.graph_sha256 != b.graph_sha256:
-            yield from _graph_findings(node, graphs[0], graphs[1], sources)
-        before, after = ({each.name: each for each in manifest.constants} for manifest in (a, b))
-        users = {op.get("target"): op.get("id", "") for op in _ops(graphs[0]) if op.get("op") == "get_attr"}
-        for name in sorted({*before, *after}):
-            if before.get(name) == after.get(name):
+    def _node(self, old: str, new: str) -> Iterator[Finding]:
+        a, b = self._first.nodes[old], self._second.nodes[new]
+        first, second = Graph(*_graph(self._first, old)), Graph(*_graph(self._second, new))
+        constants = match_constants(a.constants, b.constants)
+        if a.graph_sha256 != b.graph_sha256 and (old == new or a.ops != b.ops):
+            rotation = is_rotation(a) or is_rotation(b)
+            yield from graph_findings(new, first, second, constants, rotation=rotation)
+        yield from self._constants(old, new, first, second, constants)
+
+    def _constants(
+        self, old: str, new: str, first: Graph, second: Graph, names: Mapping[str, str]
+    ) -> Iterator[Finding]:
+        before = {each.name: each for each in self._first.nodes[old].constants}
+        after = {each.name: each for each in self._second.nodes[new].constants}
+        moved = {
+            name: then
+            for name, then in names.items()
+            if replace(before[name], name="") != replace(after[then], name="")
+        }
+        values = compare_constants(self._first, self._second, old, new, moved) if moved else {}
+        for name in sorted(before):
+            source = first.source_of_constant(name)
+            if name not in names:
+                yield _constant(new, name, Change.ONLY_FIRST, first=_type(before[name]), source=source)
                 continue
-            change, first, second = Change.DIFFERS, "", ""
-            if name not in before or name not in after:
-                change = Change.ONLY_FIRST if name in before else Change.ONLY_SECOND
-            elif (before[name].dtype, before[name].shape) != (after[name].dtype, after[name].shape):
-                first, second = (f"{each.dtype}{list(each.shape)}" for each in (before[name], after[name]))
-            source = sources.get(users.get(name, ""), "")
-            yield Finding(Cause.CONSTANTS, node, f"constant {name!r}", change, first, second, source)
-        yield from self._map(Cause.CONTRACT, node, _settings(a), _settings(b))
-
-    @staticmethod
-    def _map(cause: Cause, node: str, a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[Finding]:
-        """Plain values that differ, by key path."""
-        before, after = _flat(a), _flat(b)
-        for key in dict.fromkeys([*before, *after]):
-            if key not in before:
-                yield Finding(cause, node, key, Change.ONLY_SECOND, "", _json_text(after[key]))
-            elif key not in after:
-                yield Finding(cause, node, key, Change.ONLY_FIRST, _json_text(before[key]))
-            elif before[key] != after[key] or type(before[key]) is not type(after[key]):
-                yield Finding(cause, node, key, Change.DIFFERS, _json_text(before[key]), _json_text(after[key]))
+            source_now = second.source_of_constant(names[name])
+            if name in moved:
+                yield _moved(new, before[name], after[moved[name]], values.get(name), source, source_now)
+        for name in sorted(set(after) - set(names.values())):
+            source = second.source_of_constant(name)
+            yield _constant(new, name, Change.ONLY_SECOND, second=_type(after[name]), second_source=source)
 
     def _initial_values(self) -> Iterator[Finding]:
         paths = [self._first.initial_values, self._second.initial_values]
         before, after = ({} if path is None else read_tensors(path) for path in paths)
+        before = {self._matched.port("inputs", name) or name: value for name, value in before.items()}
         for name in sorted({*before, *after}):
-            if before.get(name) == after.get(name):
+            old, new = before.get(name), after.get(name)
+            if old == new:
                 continue
-            change = Change.DIFFERS
-            if name not in before or name not in after:
-                change = Change.ONLY_FIRST if name in before else Change.ONLY_SECOND
-            yield Finding(Cause.CONSTANTS, "", f"initial value of {name!r}", change)
+            part = f"initial value of {name!r}"
+            if old is None or new is None:
+                change = Change.ONLY_FIRST if new is None else Change.ONLY_SECOND
+                # That there is a state more or less is said of its port.
+                yield Finding(Cause.CONSTANTS, "", part, change, kind=START, step=Step.NONE)
+            else:
+                yield Finding(
+                    Cause.CONSTANTS, "", part, Change.DIFFERS, tensor_text(old), tensor_text(new), kind=START,
+                    step=Step.MAJOR, note="the first tick computes otherwise", values=compare_tensors(old, new),
+                )  # fmt: skip
 
 
-def _head(bundle: Bundle) -> dict[str, Any]:
-    return {"name": bundle.name, "version": bundle.version, "status": bundle.status}
+def _constant(node: str, name: str, change: Change, **more: Any) -> Finding:
+    kind = "constant-removed" if change is Change.ONLY_FIRST else "constant-added"
+    return Finding(Cause.CONSTANTS, node, f"constant {name!r}", change, kind=kind, step=Step.MINOR, **more)
 
 
-def _settings(manifest: NodeManifest) -> dict[str, Any]:
-    """What a node manifest says beside graph, constants and the digests of its files."""
-    value: Any = to_json(manifest)
-    artifacts = [
-        {key: each for key, each in artifact.items() if key not in {"sha256", "md5", "size"}}
-        for artifact in value["artifacts"]
-    ]
-    kept = ("inputs", "outputs", "tolerances", "warp_segments")
-    return {key: value[key] for key in kept} | {"artifacts": artifacts}
+def _moved(
+    node: str, before: Constant, after: Constant, values: Values | None, source: str, source_now: str
+) -> Finding:
+    """A constant that is not the same. Values that only moved were not trained: someone meant other elements."""
+    first = second = ""
+    if (before.dtype, before.shape) != (after.dtype, after.shape):
+        first, second = _type(before), _type(after)
+    kind, step, note = "constant", Step.MINOR, ""
+    if values is not None and values.pattern:
+        kind, step = "constant-rearranged", Step.MAJOR
+        note = f"{values.pattern}; it looks like reordered elements, or another rotation or sign convention"
+    elif values is not None and values.ulp is not None and values.ulp <= ROUNDING_ULP and _no_more_nan(values):
+        step, note = Step.PATCH, "no more than rounding"
+    return Finding(
+        Cause.CONSTANTS, node, f"constant {before.name!r}", Change.DIFFERS, first, second, source, kind, step, note,
+        source_now, values,
+    )  # fmt: skip
 
 
-def _contract(bundle: Bundle) -> dict[str, Any]:
-    """The runtime file without what node manifests say too, digests and the tool chain."""
-    kept = {key: value for key, value in bundle.contract.items() if key not in {"models", _SYSTEM}}
-    cleaned: dict[str, Any] = _without_digests(kept)
-    return cleaned
+def _no_more_nan(values: Values) -> bool:
+    return (values.nan_first, values.infinite_first) == (values.nan_second, values.infinite_second)
 
 
-def _without_digests(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_digests(each) for key, each in value.items() if key not in _DIGEST_FIELDS}
-    return [_without_digests(each) for each in value] if isinstance(value, list) else value
+def _type(constant: Constant) -> str:
+    return f"{constant.dtype}{list(constant.shape)}"
 
 
-def _flat(value: Any, path: str = "") -> Flat:
-    """Leaves by dotted path; an empty map or list is a leaf. Lists are leaves when they hold plain values only."""
-    if isinstance(value, dict) and value:
-        items: Iterable[tuple[str, Any]] = ((f".{key}", each) for key, each in value.items())
-    elif isinstance(value, list) and any(isinstance(each, dict) for each in value):
-        items = ((f"[{_label(each, index)}]", each) for index, each in enumerate(value))
-    else:
-        return {path.removeprefix("."): value}
-    found: Flat = {}
-    for key, each in items:
-        found |= _flat(each, path + key)
-    return found
-
-
-def _label(item: Any, index: int) -> str:
-    """How an item of a list is called: by its own name where it has one."""
-    if isinstance(item, dict):
-        for key in ("name", "format"):
-            if isinstance(item.get(key), str):
-                return f"{index}: {item[key]}"
-    return str(index)
-
-
-# --- graphs --------------------------------------------------------------------------------------------------------
-
-
-def _graph(bundle: Bundle, node: str) -> Mapping[str, Any]:
+def _graph(bundle: Bundle, node: str) -> tuple[Mapping[str, Any], Mapping[str, str]]:
     path = f"nodes/{node}/graph.json"
-    if path not in bundle.files:
-        return {}
-    value = json.loads(bundle.read_bytes(path))
-    return value if isinstance(value, dict) else {}
-
-
-def _ops(graph: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    return [op for op in graph.get("ops", ()) if isinstance(op, dict)]
-
-
-def _graph_findings(
-    node: str, first: Mapping[str, Any], second: Mapping[str, Any], sources: Mapping[str, str]
-) -> Iterator[Finding]:
-    """Operations that are not the same, each as one line before and one after, up to the first that is another one.
-
-    Behind that one the two graphs cannot be laid side by side any more.
-    """
-    a, b = _ops(first), _ops(second)
-    found = 0
-    for index in range(max(len(a), len(b))):
-        before, after = (ops[index] if index < len(ops) else None for ops in (a, b))
-        if before == after:
-            continue
-        known: Mapping[str, Any] = before or after or {}
-        change = Change.DIFFERS if before and after else Change.ONLY_FIRST if before else Change.ONLY_SECOND
-        was, became = ("" if op is None else _op_text(op) for op in (before, after))
-        source = sources.get(str(known.get("id")), "")
-        yield Finding(Cause.GRAPH, node, f"operation {index + 1}", change, was, became, source)
-        found += 1
-        if before is None or after is None or before.get("target") != after.get("target") or found == MAX_OPERATIONS:
-            return
-    if not found:
-        yield Finding(Cause.GRAPH, node, "inputs or outputs of the graph", Change.DIFFERS)
-
-
-def _op_text(op: Mapping[str, Any]) -> str:
-    given = [_argument(each) for each in op.get("args", ())]
-    given += [f"{key}={_argument(each)}" for key, each in dict(op.get("kwargs", {})).items()]
-    shape = f" -> {op['dtype']}{op['shape']}" if "dtype" in op and "shape" in op else ""
-    return f"%{op.get('id')} = {op.get('target')}({', '.join(given)}){shape}"
-
-
-def _argument(value: Any) -> str:
-    if isinstance(value, dict) and value.keys() == {"ref"}:
-        return f"%{value['ref']}"
-    if isinstance(value, list):
-        return f"[{', '.join(map(_argument, value))}]"
-    return _json_text(value)
+    value: Any = json.loads(bundle.read_bytes(path)) if path in bundle.files else {}
+    return value if isinstance(value, dict) else {}, _sources(bundle, node)
 
 
 def _sources(bundle: Bundle, node: str) -> Mapping[str, str]:
@@ -355,6 +387,82 @@ def _sources(bundle: Bundle, node: str) -> Mapping[str, str]:
     if not isinstance(lines, dict):
         return {}
     return {op: f"{line.get('file')}:{line.get('line')}" for op, line in lines.items() if isinstance(line, dict)}
+
+
+# --- digests -------------------------------------------------------------------------------------------------------
+
+
+def diff_digests(a: BundleDigests, b: BundleDigests) -> BundleDiff:
+    """Compare two bundles of which one, or both, are known by their digests alone, as a lock holds them."""
+    sides = tuple(Side(each.name, each.version, each.platform) for each in (a, b))
+    sides = (sides[0], sides[1])
+    if a.bundle == b.bundle:
+        return BundleDiff(a.bundle, b.bundle, sides=sides, digests_only=True)
+    findings = tuple(_of_digests(a, b))
+    files = tuple(_files_of_digests(a, b, findings))
+    return BundleDiff(a.bundle, b.bundle, files, findings, sides, _inputs(a.inputs, b.inputs), digests_only=True)
+
+
+def _of_digests(a: BundleDigests, b: BundleDigests) -> Iterator[Finding]:
+    yield from plain_findings(Cause.CONTRACT, "", {"name": a.name}, {"name": b.name}, kind="name", step=Step.MAJOR)
+    yield from plain_findings(
+        Cause.CONTRACT, "", {"version": a.version}, {"version": b.version}, kind="version", step=Step.NONE
+    )
+    if a.contract != b.contract:
+        yield _digest(Cause.CONTRACT, "", "wires, rate or settings", Step.MAJOR)
+    for node in a.nodes:
+        if node not in b.nodes:
+            yield Finding(Cause.GRAPH, node, "the node", Change.ONLY_FIRST, kind="node-removed", step=Step.MAJOR)
+    for node, digests in b.nodes.items():
+        if node not in a.nodes:
+            yield Finding(
+                Cause.GRAPH, node, "the node", Change.ONLY_SECOND, kind="node-added", step=Step.MAJOR,
+                note=f"whether it has inputs from outside, {_NOT_IN_A_LOCK}",
+            )  # fmt: skip
+        else:
+            yield from _of_node(node, a.nodes[node], digests)
+    if a.initial_values != b.initial_values:
+        yield _digest(Cause.CONSTANTS, "", "a first-tick value", Step.MAJOR, kind=START)
+    yield from tool_findings(a.toolchain, b.toolchain)
+
+
+def _of_node(node: str, a: NodeDigests, b: NodeDigests) -> Iterator[Finding]:
+    if a.ports != b.ports:
+        yield _digest(Cause.CONTRACT, node, "the list of ports", Step.MAJOR)
+    if a.settings != b.settings:
+        yield _digest(Cause.CONTRACT, node, "formats or tolerances", Step.MINOR)
+    if a.graph != b.graph:
+        yield _digest(Cause.GRAPH, node, "the graph", Step.MINOR)
+    if a.weights == b.weights:
+        return
+    if not a.constants or not b.constants or a.constants == b.constants:
+        yield _digest(Cause.CONSTANTS, node, "a constant", Step.MINOR)
+        return
+    for name in sorted({*a.constants, *b.constants}):
+        if name not in a.constants or name not in b.constants:
+            yield _constant(node, name, Change.ONLY_FIRST if name in a.constants else Change.ONLY_SECOND)
+        elif a.constants[name] != b.constants[name]:
+            yield Finding(Cause.CONSTANTS, node, f"constant {name!r}", Change.DIFFERS, kind="constant", step=Step.MINOR)
+
+
+def _digest(cause: Cause, node: str, part: str, step: Step, kind: str = "digest") -> Finding:
+    note = _NOT_IN_A_LOCK if cause is Cause.CONTRACT else ""
+    return Finding(cause, node, part, Change.DIFFERS, kind=kind, step=step, note=note)
+
+
+def _files_of_digests(a: BundleDigests, b: BundleDigests, findings: Sequence[Finding]) -> Iterator[FileDifference]:
+    """Model files that differ, and whether anything explains it."""
+    explained = _Explained(findings)
+    for node in [each for each in a.nodes if each in b.nodes]:
+        before, after = a.nodes[node].artifacts, b.nodes[node].artifacts
+        for path in sorted({*before, *after}):
+            if before.get(path) == after.get(path):
+                continue
+            change = Change.DIFFERS
+            if path not in before or path not in after:
+                change = Change.ONLY_FIRST if path in before else Change.ONLY_SECOND
+            causes, detail = explained.file(path, node)
+            yield FileDifference(path, change, causes, detail)
 
 
 # --- files ---------------------------------------------------------------------------------------------------------
@@ -402,6 +510,11 @@ def _change(path: str, a: Bundle, b: Bundle) -> Change:
     return Change.DIFFERS if path in a.files else Change.ONLY_SECOND
 
 
+def _about(finding: Finding, node: str) -> bool:
+    """Whether a finding is about a node, also by the name that it had."""
+    return finding.node == node or (finding.kind == "node-renamed" and finding.first == node)
+
+
 class _Explained:
     """Findings by the file that they show in."""
 
@@ -418,7 +531,11 @@ class _Explained:
             wanted = {Cause.GRAPH, Cause.CONSTANTS, Cause.CONTRACT}
         else:
             wanted = {Cause.CONSTANTS}
-        mine = [each for each in self._findings if each.cause in wanted and each.node == node]
+        mine = [each for each in self._findings if each.cause in wanted and _about(each, node)]
+        if not mine and not node:
+            mine = [
+                each for each in self._findings if each.kind.startswith(("port-", "node-"))
+            ]  # values are kept by port
         if not mine:
             mine = [each for each in self._findings if each.cause is Cause.TOOL_CHAIN]
         return self._said(mine) if mine else ((Cause.BYTES,), "")
@@ -428,7 +545,7 @@ class _Explained:
         if whole:
             shown = {Cause.CONTRACT, Cause.TOOL_CHAIN}
             return self._said([each for each in self._findings if each.cause in shown])
-        return self._said([each for each in self._findings if each.node == node])
+        return self._said([each for each in self._findings if _about(each, node)])
 
     @staticmethod
     def _said(findings: Sequence[Finding]) -> tuple[tuple[Cause, ...], str]:
@@ -448,12 +565,3 @@ def _in_order(causes: Iterable[Cause]) -> tuple[Cause, ...]:
 def _why(difference: FileDifference) -> str:
     causes = ", ".join(difference.causes)
     return f"{causes} ({difference.detail})" if difference.detail else causes
-
-
-def _json_text(value: Any) -> str:
-    # Dates and the like come out of YAML only where a bundle was edited by hand.
-    return json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."

@@ -135,18 +135,22 @@ def test_the_first_operation_that_differs_is_shown_with_its_line(pair):
     assert (finding.part, finding.source) == ("operation 2", "src/net.py:7")
 
 
-def test_every_operation_with_another_argument_is_named_up_to_one_of_another_kind(pair):
+def test_every_operation_with_another_argument_is_named(pair):
     a, b = pair
     ops = [{"id": f"op{i}", "target": "torch.add", "args": [i], "kwargs": {}} for i in range(5)]
     rewrite_json(a / "nodes/estimator/graph.json", lambda graph: graph.update(ops=ops))
-    changed = [op | {"args": [op["args"][0] + index % 2]} for index, op in enumerate(ops)]
+    changed = [op | {"args": [op["args"][0] + 10 * (index % 2)]} for index, op in enumerate(ops)]
     changed[3] = changed[3] | {"target": "torch.sub"}
     changed[4] = changed[4] | {"args": [9]}
     rewrite_json(b / "nodes/estimator/graph.json", lambda graph: graph.update(ops=changed))
     reseal(a)
     node_manifest(b, lambda manifest: manifest.update(graph_sha256="7" * 64))
     found = diff(a, b)
-    assert [each.part for each in found.findings] == ["operation 2", "operation 4"]
+    assert [(each.part, each.kind) for each in found.findings] == [
+        ("operation 2", "op-changed"),
+        ("operation 4", "op-replaced"),
+        ("operation 5", "op-changed"),
+    ]
     assert {f"graph:estimator:{each.part}" for each in found.findings} <= found.keys
 
 
@@ -166,7 +170,7 @@ def test_ports_tolerances_and_artifacts_are_contract(pair):
     assert found.causes == (Cause.CONTRACT,)
     assert {(each.part, each.first, each.second) for each in found.findings} == {
         ("tolerances.rtol", "0.001", "0.5"),
-        ("inputs[0: joint_pos].semantics.unit", '"rad"', '"deg"'),
+        ("input 'joint_pos': unit", "rad", "deg"),
     }
 
 
@@ -180,9 +184,10 @@ def test_wires_and_settings_of_the_pipeline_are_contract(pair):
     rewrite_yaml(b, change)
     found = diff(a, b)
     assert causes(found) == {"two.yaml": (Cause.CONTRACT,)}
-    assert {each.part for each in found.findings} == {
-        "pipeline.configs.frequency",
-        "pipeline.data_flow.estimator/features",
+    assert {(each.node, each.part, each.first, each.second) for each in found.findings} == {
+        ("", "rate", "50 Hz", "100 Hz"),
+        ("policy", "what feeds input 'features'", "estimator/features (wire)", "outside"),
+        ("policy", "what feeds input 'hidden'", "policy/hidden (feedback)", "estimator/features (wire)"),
     }
 
 
@@ -204,7 +209,9 @@ def test_first_tick_values_are_constants_by_name(pair):
     reseal(b)
     found = diff(a, b)
     assert causes(found) == {"two_initial_values.safetensors": (Cause.CONSTANTS,)}
-    assert found.findings[0].text() == "initial value of 'estimator/memory' differs"
+    assert found.findings[0].short() == (
+        "initial value of 'estimator/memory': zeros -> [2.369e-38, 2.369e-38, 2.369e-38]"
+    )
 
 
 def test_version_and_status_are_contract(tmp_path):
@@ -213,12 +220,17 @@ def test_version_and_status_are_contract(tmp_path):
     found = diff(tmp_path / "a", tmp_path / "b")
     assert found.files == ()
     assert not found.equal
-    assert [each.text() for each in found.findings] == ['version: "1.0.0" -> "2.0.0"', 'status: "ok" -> "failed"']
+    assert [each.text() for each in found.findings] == [
+        "version: 1.0.0 -> 2.0.0",
+        "status: ok -> failed; a check of its build did not pass: not to be released",
+    ]
 
 
 def test_a_node_and_its_files_that_only_one_has(tmp_path):
     make(tmp_path / "a")
     make(tmp_path / "b", nodes=("estimator", "other"))
+    rewrite_json(tmp_path / "b/nodes/other/manifest.json", lambda manifest: manifest.update(ops={"torch.sub": 1}))
+    reseal(tmp_path / "b")
     found = diff(tmp_path / "a", tmp_path / "b")
     nodes = {(each.node, each.change) for each in found.findings if each.cause is Cause.GRAPH}
     assert nodes == {("policy", Change.ONLY_FIRST), ("other", Change.ONLY_SECOND)}
@@ -227,6 +239,17 @@ def test_a_node_and_its_files_that_only_one_has(tmp_path):
     assert changes["nodes/other/other.pt"] is Change.ONLY_SECOND
     assert changes["two.yaml"] is Change.DIFFERS
     assert causes(found)["nodes/policy/policy.pt"] == (Cause.GRAPH,)
+
+
+def test_a_node_by_another_name(tmp_path):
+    make(tmp_path / "a")
+    make(tmp_path / "b", nodes=("estimator", "other"))
+    found = diff(tmp_path / "a", tmp_path / "b")
+    assert [(each.kind, each.node, each.first, each.second) for each in found.findings] == [
+        ("node-renamed", "other", "policy", "other")
+    ]
+    assert {each.path: each.causes for each in found.files}["nodes/policy/policy.pt"] == (Cause.GRAPH,)
+    assert found.advice.step.word == "major"
 
 
 def test_an_unknown_content_file_is_bytes_only(pair):

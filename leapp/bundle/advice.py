@@ -1,0 +1,107 @@
+"""Which step of the version a difference asks for. ``docs/diff.md`` has the table; the findings carry their steps."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from leapp.bundle._difference import Cause, FileDifference, Finding, Step
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from leapp._spec import JSON
+
+MAX_REASONS: Final = 5
+_NUMBERS: Final = re.compile(r"(\d+)\.(\d+)\.(\d+)(.*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """The version step, and why."""
+
+    step: Step
+    reasons: tuple[str, ...]
+    """The findings that ask for no less, one line each; the first ones, and how many more there are."""
+    given: Step | None = None
+    """How far the version was moved; None where a version is no SemVer, or was moved back."""
+    version: str = ""
+    """The version to give to the second; empty where the first one's is no SemVer, or nothing differs."""
+
+    @property
+    def enough(self) -> bool:
+        """Whether the version was moved as far as is advised."""
+        return self.given is not None and self.given >= self.step
+
+    def as_json(self) -> dict[str, JSON]:
+        """For machines."""
+        return {
+            "step": self.step.word,
+            "reasons": list(self.reasons),
+            "given": None if self.given is None else self.given.word,
+            "enough": self.enough,
+            "version": self.version,
+        }
+
+
+def advise(
+    findings: Sequence[Finding],
+    files: Sequence[FileDifference],
+    *,
+    equal: bool,
+    versions: tuple[str, str] | None = None,
+) -> Advice:
+    """The largest step that a finding asks for.
+
+    Below 1.0.0 semantic versioning promises nothing: ``version`` moves the second number for what is major there, and
+    the third for the rest.
+    """
+    step = Step.NONE
+    if not equal:
+        step = max((each.step for each in findings), default=Step.NONE)
+        if step is Step.NONE and (files or not findings):
+            step = Step.PATCH
+    reasons = [each.brief() for each in findings if each.step is step] if step is not Step.NONE else []
+    if step is Step.PATCH and not reasons:
+        reasons = [f"{each.path}: the same model, written otherwise" for each in files if each.causes == (Cause.BYTES,)]
+        reasons = reasons or [f"{each.path} {each.change}" for each in files]
+    if step is Step.NONE:
+        reasons = ["nothing differs" if equal else "the content is the same, what differs is said about it"]
+    if len(reasons) > MAX_REASONS:
+        reasons[MAX_REASONS:] = [f"and {len(reasons) - MAX_REASONS} more"]
+    given, version = (None, "") if versions is None else _moved(*versions, step)
+    return Advice(step, tuple(reasons), given, version)
+
+
+def _moved(first: str, second: str, step: Step) -> tuple[Step | None, str]:
+    """How far a version was moved, and where ``step`` would have moved it."""
+    before, after = _NUMBERS.fullmatch(first), _NUMBERS.fullmatch(second)
+    if before is None:
+        return None, ""
+    old = tuple(int(before[at]) for at in (1, 2, 3))
+    place = _place(step, below_one=old[0] == 0)
+    version = (
+        ""
+        if place is None
+        else ".".join(str(number + 1 if at == place else 0 if at > place else number) for at, number in enumerate(old))
+    )
+    if after is None:
+        return None, version
+    new = tuple(int(after[at]) for at in (1, 2, 3))
+    if new == old:
+        return Step.NONE, version
+    if new < old:
+        return None, version
+    moved = next(at for at in range(3) if new[at] != old[at])
+    if old[0] == 0 and moved > 0:
+        moved -= 1  # the second number stands for the first
+    return (Step.MAJOR, Step.MINOR, Step.PATCH)[moved], version
+
+
+def _place(step: Step, *, below_one: bool) -> int | None:
+    """Which number is raised."""
+    if step is Step.NONE:
+        return None
+    place = {Step.MAJOR: 0, Step.MINOR: 1, Step.PATCH: 2}[step]
+    return min(place + 1, 2) if below_one else place
