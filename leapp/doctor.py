@@ -29,6 +29,7 @@ USES: Final = {
     BASE: "the command line, manifests, reading and verifying bundles",
     "build": "tracing, exporting and replaying",
     "onnx": "running ONNX bundles",
+    "picture": "drawing pipelines",
     "examples": "the example pipelines",
 }
 """What each extra of the distribution is for; extras without a line here are named alone."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from leapp.errors import MissingDependencyError, PictureError
 from leapp.report.facts import shape_text, value_text
-from leapp.report.picture_place import FOOT, HEAD, ROW, STUB, Block, Wire, arrange, columns_of, port_y, rows_of
+from leapp.report.picture_place import FOOT, HEAD, ROW, STUB, TRACK, Block, Wire, arrange, columns_of, port_y, rows_of
 from leapp.report.picture_route import Routes, crowd_lines, crowds
 from leapp.report.picture_scene import Arrow, Box, Dot, Line, Scene, Style, Words, bent, straight
 from leapp.report.picture_text import shortened, width_of
@@ -110,6 +110,8 @@ def scene_of(facts: Facts, *, framed: bool = True) -> Scene:
             arrange(facts.name, row, blocks, inside, routes.below)
             for crowd in crowded:
                 row.straight |= crowd_lines(crowd, row, blocks, inside)
+        # Lines that lead into one row must not lie upon those that lead into the row below it.
+        row.move(at % 2 * TRACK / 2)
     routes.settle()
 
     left = _MARGIN + routes.margin()

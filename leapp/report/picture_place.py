@@ -111,6 +111,16 @@ class Row:
     straight: dict[int, list[Point]] = field(default_factory=dict)
     """Wire -> the corners of the line that it is led along instead, from box to box."""
 
+    def move(self, distance: float) -> None:
+        """Shift all of it to the right."""
+        self.width += distance
+        self.corners = {node: (x + distance, y) for node, (x, y) in self.corners.items()}
+        self.curves = {
+            wire: tuple(tuple((x + distance, y) for x, y in curve) for curve in curves)  # type: ignore[misc]
+            for wire, curves in self.curves.items()
+        }
+        self.straight = {wire: [(x + distance, y) for x, y in points] for wire, points in self.straight.items()}
+
     def width_of(self, node: int) -> float:
         """How wide the box of a node is: as wide as its column."""
         return next(column.width for column in self.columns if node in column.nodes)

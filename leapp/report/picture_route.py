@@ -113,24 +113,37 @@ class Routes:
         return [source, target - 1 if target > source else target]
 
     def _fill_lanes(self) -> dict[tuple[int, tuple[int, str]], int]:
-        """Short lines first, several on one level where they do not meet."""
+        """Short lines first, several on one level where they do not meet.
+
+        What leads from the row above and back to it lies above all else: so it does not meet, on its way up, what
+        leads down to the row below at the same place.
+        """
         spans: dict[tuple[int, tuple[int, str]], tuple[float, float]] = {}
+        down: set[tuple[int, tuple[int, str]]] = set()
         for wire in self._led():
             channels = self._channels(wire)
             ends = [self._leave[wire.source], self._enter[wire.target]]
             for at, channel in enumerate(channels):
+                key = channel, wire.source
                 reach = ends if len(channels) == 1 else [ends[at], 0.0]
-                low, high = spans.get((channel, wire.source), (min(reach), max(reach)))
-                spans[channel, wire.source] = min(low, *reach), max(high, *reach)
+                low, high = spans.get(key, (min(reach), max(reach)))
+                spans[key] = min(low, *reach), max(high, *reach)
+                if {self.place[wire.source[0]][0], self.place[wire.target[0]][0]} != {channel}:
+                    down.add(key)
         lanes: dict[tuple[int, tuple[int, str]], int] = {}
-        taken: dict[tuple[int, int], list[tuple[float, float]]] = {}
-        for key, (low, high) in sorted(spans.items(), key=lambda item: (item[1][1] - item[1][0], item[0])):
-            lane = 0
-            while any(low <= b + TRACK and a <= high + TRACK for a, b in taken.get((key[0], lane), ())):
+        for key, (low, high) in sorted(
+            spans.items(), key=lambda item: (item[0] in down, item[1][1] - item[1][0], item[0])
+        ):
+            met = [each for each in lanes if each[0] == key[0] and self._meet(spans[each], (low, high))]
+            lane = max((lanes[each] + 1 for each in met if key in down and each not in down), default=0)
+            while any(lanes[each] == lane for each in met):
                 lane += 1
-            taken.setdefault((key[0], lane), []).append((low, high))
             lanes[key] = lane
         return lanes
+
+    @staticmethod
+    def _meet(first: tuple[float, float], second: tuple[float, float]) -> bool:
+        return first[0] <= second[1] + TRACK and second[0] <= first[1] + TRACK
 
     def _port_y(self, row: Row, port: tuple[int, str], *, inputs: bool) -> float:
         block = self.blocks[port[0]]

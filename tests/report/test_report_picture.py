@@ -102,7 +102,7 @@ def test_no_two_wires_lie_upon_one_another(scene):
     upon = [
         (a, b)
         for a, b in combinations(runs, 2)
-        if a[0] != b[0] and a[1] == b[1] and abs(a[2] - b[2]) < 4 and min(a[4], b[4]) - max(a[3], b[3]) > 8
+        if a[0] != b[0] and a[1] == b[1] and abs(a[2] - b[2]) < 3 and min(a[4], b[4]) - max(a[3], b[3]) > 8
     ]
     assert upon == []
 
