@@ -1,6 +1,7 @@
 """Forms of nodes through the public functions: what goes through unchanged, what is fixed, retries."""
 
 import contextlib
+import json
 import warnings
 
 import numpy as np
@@ -81,6 +82,9 @@ def test_what_is_returned_unchanged_and_what_is_fixed(begun):
     assert [port["name"] for port in bundle.contract["models"]["n"]["outputs"]] == [
         "sum", "again", "x_out", "y_copy", "y_twice", "kp", "limits_low",
     ]  # fmt: skip
+    notes = json.loads((bundle.folder / "evidence" / "notes.json").read_text())
+    assert notes["renamed"] == {"n/x": ["x_in", "x_out"]}
+    assert "node n: 'x' is the input 'x_in' and the output 'x_out'" in (bundle.folder / "log.txt").read_text()
     assert type(KP) is torch.Tensor
     fresh = torch.randn(2), torch.randn(2)
     expected = [*through(*fresh), KP, torch.from_numpy(LIMITS)]
