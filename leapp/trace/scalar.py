@@ -5,8 +5,8 @@ There is a class for each scalar type that torch can hold, a subclass of it: ``i
 method is overridden. What the user gets is what NumPy gives for the plain scalar; ``leapp.trace.array`` records it.
 
 What no override sees, because C code takes the number out of the object: ``np.float32(x)``, ``1j + x`` and
-``"%f" % x`` where x is a Python float too, ``json``, assignment of x to an element of an array that no hook watches,
-``math`` functions that were imported by name before the session.
+``"%f" % x`` where x is a Python float too, ``json``, assignment of x to an element of an array that no hook watches.
+``made_numbers`` names some of it.
 """
 
 from __future__ import annotations
