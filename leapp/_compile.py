@@ -39,7 +39,7 @@ from leapp.pipeline.port_rules import contradictions, named_in_script
 from leapp.pipeline.start import StartRules
 from leapp.pipeline.ticks import TracedTicks, rounds
 from leapp.pipeline.wiring import NodeWires, PortNames, final_names, renamed, wire
-from leapp.replay import ATOL, RTOL, FormatReport, NodeReport, replay, sample_labels
+from leapp.replay import ATOL, DRAWS, RTOL, FormatReport, NodeReport, replay, sample_labels
 from leapp.report.checks import checks_json, log_lines
 from leapp.report.facts import collect
 from leapp.report.page import draw as page_of
@@ -139,6 +139,11 @@ class _Node:
     @property
     def spec(self) -> NodeSpec:
         return self.recording.spec
+
+    @property
+    def draws(self) -> bool:
+        """Whether its outputs are other ones at each run, as allowed."""
+        return self.trace.draws
 
     @property
     def has_graph(self) -> bool:
@@ -419,7 +424,8 @@ def _ticks(session: Session, nodes: Sequence[_Node]) -> TracedTicks:
     declared = frozenset(
         f"{node.spec.name}/{port}" for node in nodes for port, each in node.started.items() if each.otherwise
     )
-    return TracedTicks(rounds(session.order, [*names]), wires, declared)
+    draws = frozenset(node.spec.name for node in nodes if node.draws)
+    return TracedTicks(rounds(session.order, [*names]), wires, declared, draws)
 
 
 def _check_pipeline(
@@ -586,10 +592,10 @@ def _replayed(run: Runnable, each: ExportFormat, node: _Node, options: CompileOp
         limits = options.tolerances(node.spec.name)
         labels = sample_labels(len(node.samples), len(node.resets))
         checked = [*node.samples, *node.resets]
-        ports = replay(run, node.spec, checked, rtol=limits.rtol, atol=limits.atol, labels=labels)
+        ports = replay(run, node.spec, checked, rtol=limits.rtol, atol=limits.atol, labels=labels, draws=node.draws)
     except Exception as error:  # noqa: BLE001 - a runtime may raise anything; it is a result of the check
         return FormatReport(each.value, error=f"the artifact does not run: {error}")
-    return FormatReport(each.value, ports)
+    return FormatReport(each.value, ports, note=DRAWS if node.draws else "")
 
 
 def _checked_brought(

@@ -13,6 +13,7 @@ import torch
 
 import leapp
 from leapp import annotate, cli
+from leapp.build.replay import replay_bundle
 from leapp.bundle.samples import write_tensors
 from leapp.errors import ValidationError, ValidationWarning
 
@@ -23,8 +24,8 @@ WEIGHT = torch.linspace(-0.9, 0.9, 9).reshape(3, 3)
 def session(tmp_path):
     """A script: ``session(program)`` traces it, compiles, and gives the folder and the result."""
 
-    def run(program, **options):
-        leapp.start("whole", save_path=tmp_path)
+    def run(program, allow=None, **options):
+        leapp.start("whole", save_path=tmp_path, allow=allow)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             program(torch.Generator().manual_seed(1))
@@ -146,13 +147,37 @@ def test_a_node_without_a_model_gives_what_was_traced(session):
     folder, result = session(program)
     assert result == {"act": True}
     assert (played(folder)["ok"], played(folder)["ticks"]) == (True, 3)
-    assert "see: no model file to play" in played(folder)["notes"][0]
+    assert "see: no model that can be compared" in played(folder)["notes"][0]
 
 
 def test_what_is_not_checked_is_not_played(session):
     folder, result = session(lambda generator: seen(fresh(generator)), validate=False)
     assert result is True
     assert played(folder) is None
+
+
+def noisy(generator):
+    for _ in range(3):
+        x = annotate.input_tensors("noise", {"x": fresh(generator)})
+        kept = torch.nn.functional.dropout(x, 0.5, training=True)
+        kept = annotate.output_tensors("noise", {"kept": kept}, export_with="jit")
+        seen(kept)
+
+
+def test_a_model_that_may_draw_is_run_and_not_compared(session):
+    folder, result = session(noisy, allow={"random": ["test_whole_pipeline:noisy"]})
+    assert result == {"noise": True, "see": True}
+    assert (played(folder)["ok"], played(folder)["ticks"]) == (True, 3)
+    assert played(folder)["notes"] == ["noise: no model that can be compared; the traced outputs were fed in"]
+    assert "noise torchscript: ok: it draws random numbers: only dtypes and shapes" in (folder / "log.txt").read_text()
+    again = replay_bundle(folder)
+    assert (again.ok, again.pipeline.ticks) == (True, 3)
+    assert again.nodes[0].formats[0].note.startswith("it draws random numbers")
+
+
+def test_a_model_that_may_not_draw_is_wrong(session):
+    with pytest.raises(ValidationError, match="look for random numbers"):
+        session(noisy)
 
 
 # --- what does not ---------------------------------------------------------------------------------------------------

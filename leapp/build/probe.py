@@ -28,7 +28,7 @@ from leapp.graph.passes.reset_port import reset_port
 from leapp.manifest.model import Choices, FromFile, PortHint, Range, Structure
 from leapp.pipeline.start import Shown, StartRules, recorded_starts, seen
 from leapp.pipeline.wiring import PortNames, renamed
-from leapp.replay import FormatReport, NodeReport, as_array, replay, sample_labels
+from leapp.replay import DRAWS, FormatReport, NodeReport, as_array, replay, sample_labels
 from leapp.report.checks import node_json
 from leapp.trace.constants import bytes_digest, no_hooks, plain, same_bytes
 from leapp.trace.escapes import READER, spelled
@@ -622,11 +622,11 @@ def _replayed(variation: SecondSession, trace: NodeTrace) -> NodeReport:
                 file = trace.brought.path
             run = backend.open(file, spec)
             limits = manifest.tolerances
-            ports = replay(run, spec, samples, rtol=limits.rtol, atol=limits.atol, labels=labels)
+            ports = replay(run, spec, samples, rtol=limits.rtol, atol=limits.atol, labels=labels, draws=trace.draws)
         except Exception as error:  # noqa: BLE001 - a runtime may raise anything; it is a result of the check
             formats.append(FormatReport(artifact.format, error=f"the artifact does not run: {error}"))
         else:
-            formats.append(FormatReport(artifact.format, ports))
+            formats.append(FormatReport(artifact.format, ports, note=DRAWS if trace.draws else ""))
     return NodeReport(name, tuple(formats))
 
 

@@ -14,7 +14,7 @@ from leapp.bundle.schema import Tolerances, parse_json
 from leapp.errors import ArtifactLoadError, NoModelError, NoSamplesError, UnknownFormatError
 from leapp.export._backend import backend_for
 from leapp.pipeline.ticks import TracedTicks
-from leapp.replay import FormatReport, NodeReport, replay, sample_labels
+from leapp.replay import DRAWS, FormatReport, NodeReport, replay, sample_labels
 from leapp.report.checks import check_rows
 from leapp.runtime.check import TracedRun, check_pipeline
 from leapp.runtime.files import open_files
@@ -109,14 +109,19 @@ def replay_bundle(
         node = next(iter(bundle.nodes))
         advice = "Leave out --format, or name a format that `leapp inspect` shows"
         raise NoModelError(node=node, wanted=f" as {format}", why="and no other node has one either", advice=advice)
+    ticks = _ticks(bundle, cached)
     reports = {
         name: NodeReport(
-            name, tuple(_artifact(bundle, bundle.nodes[name], each, cached[name], options) for each in artifacts)
+            name,
+            tuple(
+                _artifact(bundle, bundle.nodes[name], each, cached[name], options, draws=name in ticks.draws)
+                for each in artifacts
+            ),
         )
         for name, artifacts in chosen.items()
         if artifacts
     }
-    pipeline = _pipeline(bundle, chosen, cached, reports, options) if reports else None
+    pipeline = _pipeline(bundle, ticks, chosen, cached, reports, options) if reports else None
     for name, found in pipeline.nodes.items() if pipeline is not None else ():
         if name in reports or not all(each.ok for each in found):
             reports[name] = replace(reports.get(name, NodeReport(name)), pipeline=found)
@@ -139,7 +144,7 @@ def _samples(bundle: Bundle, node: NodeManifest) -> Samples:
 
 
 def _artifact(
-    bundle: Bundle, node: NodeManifest, artifact: Artifact, cached: Samples, options: _Options
+    bundle: Bundle, node: NodeManifest, artifact: Artifact, cached: Samples, options: _Options, *, draws: bool
 ) -> FormatReport:
     spec = NodeSpec(node.node, tuple(port.port() for port in node.inputs), tuple(port.port() for port in node.outputs))
     limits = options.limits(node)
@@ -153,28 +158,34 @@ def _artifact(
     except (ArtifactLoadError, FileNotFoundError) as error:
         return FormatReport(artifact.format, error=str(error))
     try:
-        ports = replay(run, spec, [*cached.values()], rtol=limits.rtol, atol=limits.atol, labels=[*cached])
+        ports = replay(run, spec, [*cached.values()], rtol=limits.rtol, atol=limits.atol, labels=[*cached], draws=draws)
     except Exception as error:  # noqa: BLE001  # a runtime may raise anything; it is a result of the check
         return FormatReport(artifact.format, error=f"it does not run: {error}")
-    return FormatReport(artifact.format, ports)
+    return FormatReport(artifact.format, ports, note=DRAWS if draws else "")
+
+
+def _entries(cached: Samples) -> list[tuple[Tensors, Tensors]]:
+    return [sample for label, sample in cached.items() if not label.startswith("reset")]
+
+
+def _ticks(bundle: Bundle, cached: Mapping[str, Samples]) -> TracedTicks:
+    """How the traced run divides into ticks; a guess for bundles of an older leapp."""
+    file = bundle.evidence("evidence/ticks.json")
+    if file is None:
+        return TracedTicks.of_samples({name: len(_entries(each)) for name, each in cached.items()})
+    return TracedTicks.from_json(parse_json(file.read_bytes(), file), str(file))
 
 
 def _pipeline(
     bundle: Bundle,
+    ticks: TracedTicks,
     chosen: Mapping[str, Sequence[Artifact]],
     cached: Mapping[str, Samples],
     reports: Mapping[str, NodeReport],
     options: _Options,
 ) -> PipelineReport:
     """The traced ticks, played in the runtime as anybody would run the bundle."""
-    entries = {
-        name: [sample for label, sample in each.items() if not label.startswith("reset")]
-        for name, each in cached.items()
-    }
-    file = bundle.evidence("evidence/ticks.json")
-    ticks = TracedTicks.of_samples({name: len(each) for name, each in entries.items()})
-    if file is not None:
-        ticks = TracedTicks.from_json(parse_json(file.read_bytes(), file), str(file))
+    entries = {name: _entries(each) for name, each in cached.items()}
     good = {(name, each.format) for name, report in reports.items() for each in report.formats if each.ok}
     formats = {
         name: [ExportFormat(each.format) for each in artifacts if (name, each.format) in good]

@@ -48,6 +48,8 @@ class TracedTicks:
     """By node and entry: input port -> ``node/port`` that its value was carried from; nothing for one from outside."""
     declared: frozenset[str] = frozenset()
     """Inputs, ``node/port``, that start otherwise than they were traced because that was declared."""
+    draws: frozenset[str] = frozenset()
+    """Nodes whose models draw random numbers: what they gave cannot be compared."""
     known: bool = True
     """Whether ``wires`` was recorded; False for what is derived from samples alone."""
 
@@ -69,6 +71,7 @@ class TracedTicks:
             "rounds": [dict(each) for each in self.rounds],
             "wires": {node: [dict(each) for each in entries] for node, entries in self.wires.items()},
             "declared_starts": sorted(self.declared),
+            "draws": sorted(self.draws),
         }
 
     @classmethod
@@ -79,6 +82,7 @@ class TracedTicks:
                 tuple({str(node): entry for node, entry in each.items()} for each in value["rounds"]),
                 {str(node): [dict(each) for each in entries] for node, entries in value["wires"].items()},
                 frozenset(map(str, value["declared_starts"])),
+                frozenset(map(str, value.get("draws", ()))),
             )
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise BundleFormatError(path=path, why=f"it does not tell the ticks of a traced run: {error!r}") from error

@@ -31,7 +31,7 @@ class CheckRow:
     """Sample and element of the worst difference; empty when there is none."""
     ok: bool
     note: str = ""
-    """Why nothing could be compared, or what else is wrong."""
+    """Why nothing could be compared, or what else is wrong or worth knowing."""
     statistics: Mapping[str, JSON] = field(default_factory=dict)
     """``leapp.compare.Statistics`` over all samples, in plain JSON; empty where nothing was compared."""
     in_pipeline: bool = False
@@ -111,6 +111,7 @@ def _format_json(report: FormatReport) -> dict[str, JSON]:
         "format": report.format,
         "ok": report.ok,
         "error": report.error,
+        "note": report.note,
         "ports": [port_json(port) for port in report.ports],
     }
 
@@ -170,7 +171,7 @@ def _rows(node: str, report: Mapping[str, Any], *, in_pipeline: bool) -> Iterato
             float(port["largest"]),
             "" if port["where"] is None else place_text(label, port["where"]),
             ok=port["ok"],
-            note="" if port["ok"] else _note(port),
+            note=report.get("note", "") if port["ok"] else _note(port),
             statistics=port.get("statistics", {}),
             in_pipeline=in_pipeline,
         )
@@ -191,7 +192,8 @@ def log_lines(report: NodeReport) -> list[str]:
     named = [(f"{report.node} {each.format}", each) for each in report.formats]
     named += [(f"{report.node} whole pipeline, {each.format}", each) for each in report.pipeline]
     for name, each in named:
-        lines.append(f"{name}: {'ok' if each.ok else 'FAILED'}{each.error and ': '}{each.error}")
+        said = each.error or each.note
+        lines.append(f"{name}: {'ok' if each.ok else 'FAILED'}{said and ': '}{said}")
         lines += [
             f"{name}: {port.port!r}: ok, {port.samples} compared, {summary(port.statistics)}"
             if port.ok

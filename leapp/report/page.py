@@ -340,9 +340,10 @@ def _checks(checks: Sequence[CheckRow]) -> Html:
             row.samples,
             row.difference_text(),
             _code(row.where) if row.where else _soft("-"),
-            _badge("agrees", "good")
-            if row.ok
-            else join(_badge("differs", "bad"), element("span", " ", row.note, class_="wrap") if row.note else None),
+            join(
+                _badge("agrees", "good") if row.ok else _badge("differs", "bad"),
+                element("span", " ", row.note, class_="wrap") if row.note else None,
+            ),
         )
         for row in checks
     ]

@@ -46,6 +46,12 @@ def show_log(found: LogReport, bundle: str, log: str, printer: Printer, *, stati
         printer.line(Cell(line, "bad"))
 
 
+def _result(row: CheckRow) -> Cell:
+    if row.ok:
+        return Cell(f"runs; {row.note}", "warn") if row.note else Cell("agrees", "good")
+    return Cell("differs" if row.port else "failed", "bad")
+
+
 def _table(rows: Sequence[CheckRow], printer: Printer, count: str, statistics: bool) -> None:
     more = STATISTICS_HEAD if statistics else ()
     head = ("Node", "Format", "Port", count, "Largest difference", *more, "Where", "Result")
@@ -60,7 +66,7 @@ def _table(rows: Sequence[CheckRow], printer: Printer, count: str, statistics: b
                 row.difference_text(),
                 *(row.statistics_texts() if statistics else ()),
                 row.where or "-",
-                Cell("agrees", "good") if row.ok else Cell("differs" if row.port else "failed", "bad"),
+                _result(row),
             )
             for row in rows
         ],

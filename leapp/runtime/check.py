@@ -71,8 +71,8 @@ def check_pipeline(
     Args:
         path: the bundle, or its runtime file.
         run: what it is compared with.
-        formats: by node, its model files that gave its samples, the preferred one first. A node without any gives what
-            it gave in the traced run.
+        formats: by node, its model files that gave its samples, the preferred one first. A node without any, or that
+            draws random numbers, gives what it gave in the traced run.
         loaded: models that need not be loaded again.
         model_dirs: folders with model files that are not in the bundle.
 
@@ -80,13 +80,14 @@ def check_pipeline(
         LeappError: the runtime does not take the bundle.
     """
     loaded = loaded or {}
+    formats = {node: () if node in run.ticks.draws else each for node, each in formats.items()}
     reports: dict[str, list[FormatReport]] = {}
     notes: list[str] = []
     played: list[str] = []
     stand_ins = StandIns()
     missing = [node for node, each in formats.items() if not each]
     if missing:
-        notes.append(f"{', '.join(missing)}: no model file to play; the traced outputs were fed in")
+        notes.append(f"{', '.join(missing)}: no model that can be compared; the traced outputs were fed in")
     plan = None
     least = 0
     for each in dict.fromkeys(format for available in formats.values() for format in available):

@@ -1010,6 +1010,14 @@ class NodeTrace:
         """The states of the entry that is open."""
         return self.current.states if self.current is not None else self.passing_states
 
+    @property
+    def draws(self) -> bool:
+        """Whether its model draws random numbers and may: nothing gives the traced values again."""
+        if not any(each.drew_random for each in self.recordings):
+            return False
+        notes = self.recordings[0].session.escapes.notes
+        return not any(note.kind == "random" and note.node == self.name for note in notes)
+
     def check_interface(self) -> None:
         """Raise SampleMismatchError when the last entry has another interface than the first."""
         last = self.recordings[-1].graph

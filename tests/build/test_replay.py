@@ -175,7 +175,7 @@ def test_a_sample_that_is_nan_is_counted_as_recorded(altered):
 def test_one_format_alone(sound):
     found, _ = problems(sound, format="pt2")
     assert (found.ok, found.pipeline.formats, [report.node for report in found.nodes]) == (True, ("pt2",), ["policy"])
-    assert any("estimator: no model file to play" in note for note in found.pipeline.notes)
+    assert any("estimator: no model that can be compared" in note for note in found.pipeline.notes)
 
 
 # --- logs ----------------------------------------------------------------------------------------------------------
