@@ -908,6 +908,21 @@ class BuildError(LeappError, RuntimeError):
     """A pipeline could not be built."""
 
 
+class LockError(LeappError, ValueError):
+    """A lock file cannot be read; all its problems are listed."""
+
+    exit_code = 2
+    what = "{count} problem(s) in a lock:\n{detail}"
+    remedy = "A lock is written by `leapp lock`, not by hand. Take it from version control again, or remove it and lock anew."
+
+
+class LockNotMetError(BuildError, AssertionError):
+    """A bundle is not the one that is locked."""
+
+    what = "{manifest}: the bundle is not the one that {lock} has for {platform}:\n{detail}"
+    remedy = "{advice}"
+
+
 class UnknownNodeError(BuildError, ValueError):
     """The manifest configures a node that the entry never opened."""
 

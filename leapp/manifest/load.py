@@ -7,7 +7,6 @@ import math
 import os
 import re
 import shutil
-import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from leapp._spec import FORMAT_NAMES, Start
 from leapp.errors import ManifestError
 from leapp.manifest import schema
+from leapp.manifest.document import read_document
 from leapp.manifest.model import (
     Choices,
     Entry,
@@ -30,7 +30,7 @@ from leapp.manifest.model import (
     Structure,
     matches,
 )
-from leapp.manifest.positions import KeyPath, key_lines, line_of
+from leapp.manifest.positions import KeyPath, line_of
 from leapp.manifest.problems import Problem, key_text, kind_of, nearest
 from leapp.semantics import PortFacts
 
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 ROOT_MARKS: Final = ("pyproject.toml", ".git")
-_TOML_PLACE: Final = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 
 
 def load(paths: Sequence[Path], *, version: str | None = None) -> list[Manifest]:
@@ -139,35 +138,9 @@ class _Draft:
     @classmethod
     def read(cls, path: Path) -> _Draft:
         """Parse the file; ``data`` stays None where that fails."""
-        draft = cls(path, find_root(path))
-        try:
-            raw = path.read_bytes()
-        except OSError as error:
-            draft.problem_in_text(f"cannot be read: {error.strerror}.")
-            return draft
-        try:
-            text = raw.decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            draft.problem_in_text("not valid TOML: not UTF-8 text.", raw.count(b"\n", 0, error.start) + 1)
-            return draft
-        try:
-            data = tomllib.loads(text)
-            draft.lines = key_lines(text)
-        except RecursionError:
-            draft.problem_in_text("nested too deeply.")
-        except ValueError as error:  # TOMLDecodeError, and integers with more digits than Python converts
-            place = _TOML_PLACE.search(str(error))
-            line, column = (int(each) for each in place.groups()) if place and place[1] else (None, None)
-            if place and line is None:
-                line = text.rstrip("\n").count("\n") + 1
-            what = str(error)[: place.start()] if place else str(error)
-            draft.problem_in_text(f"not valid TOML: {what}.", line, column)
-        else:
-            draft.data = data
-        return draft
-
-    def problem_in_text(self, message: str, line: int | None = None, column: int | None = None) -> None:
-        self.problems.append(Problem(str(self.path), message, line=line, column=column))
+        document = read_document(path)
+        problems = [] if document.problem is None else [document.problem]
+        return cls(path, find_root(path), document.data, document.lines, problems)
 
     def problem(self, path: KeyPath, message: str) -> None:
         self.wrong.add(path)
@@ -388,6 +361,7 @@ def _manifest(draft: _Draft, table: schema.ManifestTable, version: str | None) -
         metadata={key: _json(value) for key, value in table.metadata.items()},
         schema=table.schema_,
         lines=draft.lines,
+        own_version=table.pipeline.version,
     )
 
 

@@ -208,6 +208,8 @@ class Manifest:
     schema: int = 1
     lines: Mapping[KeyPath, int] = field(default_factory=dict, repr=False, compare=False)
     """Line of each key in the file."""
+    own_version: str = field(default="", compare=False)
+    """The version that the file says, also where ``leapp build --version`` puts another in its place."""
 
     def formats_for(
         self, node: str, script: tuple[ExportFormat, ...] | None | Unset = UNSET, *, brings_model: bool = False
