@@ -570,6 +570,8 @@ class Constants:
             self.roles[target] = roles.get(constant.name or "", "constant")
         self._recorder.free_names(targets, lambda node: targets[node].replace(".", "_"))
         self._references = {targets[constant.node]: constant for constant in alive if constant.digest is not None}
+        self._module_names.clear()  # no module lives on for its names
+        self._given.clear()
         return result
 
     def _roles(self) -> dict[str, str]:

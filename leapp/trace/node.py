@@ -772,6 +772,11 @@ class Recording:
                 if each.input is not None:
                     unmark(each.input.tensor)
 
+    def forget_modules(self) -> None:
+        """The session has ended: nobody looks at the buffers of modules any more."""
+        self._watched.clear()
+        self._modules.clear()
+
     def _output_node(self, leaf: Leaf, place: Place) -> Any:
         value = value_of(leaf.tensor)
         if value is None:

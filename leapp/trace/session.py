@@ -558,6 +558,9 @@ class Session:
             self._end(node)
             node.passing = False
         self.active = False
+        for node in self.nodes.values():
+            for recording in node.recordings:
+                recording.forget_modules()
         self._collector.end()
         made.forget()
         self.modules.end()

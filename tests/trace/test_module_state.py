@@ -2,8 +2,10 @@
 
 import contextlib
 import copy
+import gc
 import itertools
 import warnings
+import weakref
 
 import pytest
 import torch
@@ -148,6 +150,17 @@ def test_a_buffer_that_is_reset_or_computed_between_ticks(make_session, change, 
             tick(session, model, torch.randn(3))
             change(model.mean)
     assert [type(each.message) for each in caught] == [errors.WireLostWarning] * noted
+
+
+def test_a_module_does_not_live_on_in_an_ended_session(make_session):
+    session, model = make_session(), Recurrent()
+    alive = weakref.ref(model)
+    tick(session, model, torch.randn(1, 3))
+    session.stop()
+    del model
+    gc.collect()
+    assert alive() is None
+    assert session.nodes["n"].state
 
 
 def test_buffers_of_nested_modules_have_flat_qualified_names(make_session):
