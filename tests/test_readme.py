@@ -116,6 +116,31 @@ def test_the_node_in_numpy_leaves_as_the_graph_shown(tmp_path):
     assert blocks("graph")["preprocess"] == graph
 
 
+PLAY = """
+import runpy
+import numpy as np, torch
+import leapp
+
+act = runpy.run_path("recurrent.py")["act"]
+policy = leapp.InferenceManager("recurrent")
+generator = torch.Generator().manual_seed(7)
+memory = torch.zeros(8)
+for tick in range(100):
+    observation = torch.randn(3, generator=generator)
+    expected, memory = act(observation, memory)
+    action = policy.run_policy({"policy/observation": observation})["policy/action"]
+    torch.testing.assert_close(action, expected, rtol=1e-4, atol=1e-5)
+"""
+
+
+def test_the_node_with_memory_is_played_by_the_runtime(tmp_path):
+    for name in ("recurrent.py", "play.py"):
+        (tmp_path / name).write_text(FILES[name], "utf-8")
+    run(tmp_path, "-c", PLAY)
+    printed = run(tmp_path, "play.py").splitlines()
+    assert len(set(printed)) == len(printed) == 5, printed
+
+
 def test_the_manifest_builds_the_pipeline_described(tmp_path):
     (tmp_path / ".git").mkdir()  # what makes a folder a project
     for name in ("controller.py", "manifests/controller.toml"):
