@@ -850,7 +850,7 @@ class ModelNotFoundError(RunError, FileNotFoundError):
 
     exit_code = 2
     what = "Node {node!r}: its model file {file!r} was not found in {places}."
-    remedy = "Give the folder that holds it: InferenceManager(path, model_dirs=[...])."
+    remedy = "Give the folder that holds it: InferenceManager(path, model_dirs=[...]), or --model-dir of the command."
 
 
 class ModelDigestError(RunError, ValueError):
