@@ -120,7 +120,7 @@ def _read(self: Any, op: str) -> Array:
     """A traced value is about to be read as a Python value."""
     recording = recording_of(first_value((self,)), op)
     if recording is not None:
-        recording.session.escapes.read(op, recording.name, array=True)
+        recording.read(op, self, array=True)
     return plain_array(self)
 
 

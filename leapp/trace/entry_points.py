@@ -408,7 +408,7 @@ def _read_by(op: str) -> Callable[[Any], Callable[..., Any]]:
             value = _first_value((*args, *kwargs.values()))
             recording = recording_of(value) if value is not None else None
             if recording is not None:
-                recording.session.escapes.read(op, recording.name)
+                recording.read(op, *args, *kwargs.values())
             return original(*plain(args), **plain(kwargs))
 
         return wrapper
@@ -511,5 +511,5 @@ def _read(original: Any, op: str, args: tuple[Any, ...], kwargs: dict[str, Any])
         return original(*args, **kwargs)
     recording = recording_of(value)
     if recording is not None:
-        recording.session.escapes.read(op, recording.name)
+        recording.read(op, *args, *kwargs.values())
     return original(*plain(args), **kwargs)

@@ -96,7 +96,7 @@ class NodeMode(TorchFunctionMode):
         if recording is not None and recording.open:
             if row.kind is Kind.RECORD and holds_numpy((*args, *kwargs.values())):
                 return dispatch(func, args, kwargs)
-            self._session.escapes.read(f"torch.{row.name}()", recording.name)
+            recording.read(f"torch.{row.name}()", *args, *kwargs.values())
         return plain_call(func, plain(args), plain(kwargs))
 
     def _drawn(self, func: Any, name: str, args: Any, kwargs: Any, recording: Recording) -> Any:

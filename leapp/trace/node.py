@@ -49,7 +49,7 @@ from leapp.trace.state import BUFFER, States, form_text, port_of
 from leapp.trace.tensor import TRACED, mark, unmark
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from torch import fx
 
@@ -296,12 +296,16 @@ class Recording:
         mark(thing, value, self.session)
         return None
 
-    def read(self, op: str, value: Value | None) -> None:
-        """A traced value is about to be read as a Python value; what it means of a buffer is decided at the end."""
-        report = self.session.escapes.reading(op, self.name)
-        buffers = self._buffers_behind(value.fx) if self._watched and value is not None else None
-        if buffers:
-            self._undecided.append((buffers, report))
+    def read(self, op: str, *things: Any, array: bool = False) -> None:
+        """Traced values among ``things`` are about to be read as Python values.
+
+        What it means of a buffer is decided at the end. ``array``: the reader is NumPy's.
+        """
+        report = self.session.escapes.reading(op, self.name, array=array)
+        values = list(_values_in(things)) if self._watched else []
+        behind = [self._buffers_behind(value.fx) for value in values]
+        if behind and None not in behind:
+            self._undecided.append((set().union(*(each for each in behind if each is not None)), report))
         else:
             report()
 
@@ -871,6 +875,20 @@ class Recording:
             for node, info in self.recorder.info.items()
             if info.dtype is not None
         }
+
+
+def _values_in(things: Iterable[Any]) -> Iterator[Value]:
+    """The lineage of every traced thing, at any depth."""
+    for thing in things:
+        value = value_of(thing)
+        if value is not None:
+            yield value
+        elif isinstance(thing, (list, tuple)):
+            yield from _values_in(thing)
+        elif isinstance(thing, dict):
+            yield from _values_in(thing.values())
+        elif isinstance(thing, slice):
+            yield from _values_in((thing.start, thing.stop, thing.step))
 
 
 def _altered(tensor: torch.Tensor, value: Value) -> bool:

@@ -185,7 +185,7 @@ def read(scalar: Any, op: str) -> Any:
     fields = scalar.__dict__
     recording = recording_of(fields["_leapp"], op)
     if recording is not None:
-        recording.session.escapes.read(op, recording.name, array=True)
+        recording.read(op, scalar, array=True)
     return fields["_plain"]
 
 

@@ -849,7 +849,7 @@ def _special(func: Any, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any],
     if row.kind is Kind.ESCAPE:
         if row.name in _TO_NUMPY and type(args[0]) in TRACED:
             return _as_array(func, row, args, kwargs, recording)
-        recording.read(row.name, first_value(args, kwargs))
+        recording.read(row.name, *args, *kwargs.values())
         return run(func, row, args, kwargs)
     if row.kind is Kind.REFUSE:
         if row.name in _OF_THEIR_OWN and not _is_traced(args[0], recording):

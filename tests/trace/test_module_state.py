@@ -4,6 +4,7 @@ import contextlib
 import copy
 import gc
 import itertools
+import math
 import warnings
 import weakref
 
@@ -408,6 +409,55 @@ def test_a_branch_on_a_constant_buffer_is_no_branch_on_the_data(make_session):
         warnings.simplefilter("error")
         tick(session, Flagged(learns=False), torch.randn(2))
     assert spec(session) == (["x"], ["y"], [])
+
+
+class Reading(nn.Module):
+    """A module that makes Python numbers of buffers that nothing changes."""
+
+    def __init__(self, body):
+        super().__init__()
+        self.register_buffer("count", torch.tensor(3))
+        self.register_buffer("weights", torch.tensor([0.5, 1.0, 2.0]))
+        self.body = body
+
+    def forward(self, x):
+        return self.body(self, x)
+
+
+def mixed(model, x):
+    return x * math.hypot(model.weights.numpy()[0], x.numpy()[0])
+
+
+CONSTANT_READS = {
+    "int": lambda model, x: x * int(model.count),
+    "a shape": lambda model, x: x.repeat(int(model.count)).view(model.count.item(), 3),
+    "a function of torch": lambda model, x: x + torch.arange(model.count),
+    "a list": lambda model, x: x * model.weights.tolist()[2],
+    "NumPy's scalar": lambda model, x: x * float(model.weights.numpy()[2]),
+    "math": lambda model, x: x * math.exp(model.weights.numpy()[0]),
+    "a branch in NumPy": lambda model, x: x * 2 if model.weights.numpy()[0] > 0 else x,
+}
+DATA_READS = {
+    "of the input": lambda model, x: x * float((model.weights * x).sum()),
+    "of both": mixed,
+    "of a copy that was written": lambda model, x: x * float(model.weights.clone().copy_(x)[0]),
+}
+
+
+@pytest.mark.parametrize("body", CONSTANT_READS.values(), ids=CONSTANT_READS)
+def test_numbers_of_constant_buffers_are_constants(make_session, body):
+    session = make_session()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tick(session, Reading(body), torch.randn(3))
+    fresh = torch.randn(3)
+    assert torch.equal(session.nodes["n"].recordings[0].graph.module()(fresh), Reading(body)(fresh))
+
+
+@pytest.mark.parametrize("body", DATA_READS.values(), ids=DATA_READS)
+def test_numbers_that_the_input_reaches_are_not(make_session, body):
+    with pytest.warns(errors.TraceEscapeWarning):
+        tick(make_session(), Reading(body), torch.randn(3))
 
 
 def test_a_branch_on_a_buffer_that_changes_is_one(make_session):
