@@ -317,6 +317,7 @@ class Session:
                     return node.current.add_states(leaves, place)
             assert node.passing_states is not None
             node.passing_states.check_new(leaves, place)
+            self._plain_inputs(leaves)
             node.passing_states.declare(leaves, range(len(leaves)), place)
             return {}
 

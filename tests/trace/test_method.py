@@ -650,6 +650,55 @@ def test_wires_between_functions(session):
     assert wires == [{"y": "first/y"}, *[{"y": "first/y", "hidden": "second/hidden"}] * 2]
 
 
+def test_state_inside_a_function(session):
+    class Smoother:
+        def __init__(self):
+            self.last = torch.zeros(2)
+
+        @annotate.method("smoother")
+        def step(self, x):
+            last = annotate.state_tensors("smoother", {"last": self.last})
+            self.last = (last + x) / 2
+            annotate.update_state("smoother", {"last": self.last})
+            shown = self.last * 3
+            return shown
+
+    smoother = Smoother()
+    for _ in range(5):
+        smoother.step(torch.randn(2))
+    session.stop()
+    assert ports(session, "smoother") == (["x", "last"], ["shown", "last"])
+    assert session.nodes["smoother"].entries == 5
+    x, last = torch.randn(2), torch.randn(2)
+    shown, following = replayed(session, "smoother", x, last)
+    assert torch.equal(following, (last + x) / 2)
+    assert torch.equal(shown, following * 3)
+
+
+def test_an_exception_in_a_function_with_state(session):
+    state = torch.zeros(2)
+
+    @annotate.method("n")
+    def step(x, fail):
+        last = annotate.state_tensors("n", {"last": state})
+        if fail:
+            raise ValueError("the user's own")
+        annotate.update_state("n", {"last": last + x})
+        return last * x
+
+    for fail in (True, False, True, False, False, True, False):
+        x = torch.ones(2)
+        if fail:
+            with pytest.raises(ValueError, match="the user's own"):
+                step(x, fail)
+        else:
+            step(x, fail)
+    session.stop()
+    session.check_closed()
+    assert session.nodes["n"].entries == 4
+    assert ports(session, "n") == (["x", "last"], ["out0", "last"])
+
+
 def test_two_functions_of_one_name(session):
     annotate.method("n")(lambda x: x * 2)(torch.randn(2))
     with pytest.raises(errors.NodeOriginError, match=r"Node 'n' was opened at .*test_method.py:\d+ and again at"):
