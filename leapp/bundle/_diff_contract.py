@@ -523,11 +523,9 @@ def plain_findings(
 
 
 def _flat(value: Any, path: str = "") -> dict[str, Any]:
-    """Leaves by dotted path; an empty map or list is a leaf. Lists are leaves when they hold plain values only."""
+    """Leaves by dotted path. Lists are leaves when they hold plain values only; an empty map says nothing."""
     if isinstance(value, dict):
         items: Iterable[tuple[str, Any]] = ((f".{key}", each) for key, each in value.items())
-        if not value:
-            return {path.removeprefix("."): value} if path else {}
     elif isinstance(value, list) and any(isinstance(each, dict) for each in value):
         items = ((f"[{index}]", each) for index, each in enumerate(value))
     else:

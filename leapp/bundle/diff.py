@@ -25,7 +25,7 @@ from leapp.bundle._diff_graph import Graph, graph_findings, match_constants
 from leapp.bundle._diff_values import ROUNDING_ULP, compare_constants, compare_tensors, tensor_text
 from leapp.bundle._difference import Cause, Change, FileDifference, Finding, Step, Values
 from leapp.bundle.advice import Advice, advise
-from leapp.bundle.digests import SYSTEM, inputs_read
+from leapp.bundle.digests import SYSTEM, digests_of, inputs_read
 from leapp.bundle.read import Bundle, load, node_manifest_path
 from leapp.bundle.samples import read_tensors
 
@@ -46,6 +46,7 @@ __all__ = [
     "Side",
     "Step",
     "Values",
+    "against",
     "diff",
     "diff_digests",
     "explain",
@@ -223,16 +224,19 @@ def _said(found: BundleDiff, group: str) -> Iterator[str]:
             continue
         first = some[0]
         text = first.short() if group != "constants" else _constant_text(some)
-        if first.kind in {"op-changed", "rotation-convention"}:
+        if first.kind == "digest":
+            text = "" if group != "contract" else ", ".join(each.part for each in some) + f" ({first.note})"
+        elif first.kind in {"op-changed", "rotation-convention"} and first.cause is Cause.GRAPH:
             text = f"{first.part}: {first.note}"
         elif first.note:
             text += f" ({first.note})"
         if group == "graph" and (source := first.second_source or first.source):
             text += f" at {source}"
-        more = f"; and {len(some) - 1} more" if len(some) > 1 and group not in {"constants", "tool chain"} else ""
+        listed = first.kind == "digest" or group in {"constants", "tool chain"}
+        more = f"; and {len(some) - 1} more" if len(some) > 1 and not listed else ""
         if group == "tool chain":
             text = ", ".join(_tool_text(each) for each in some)
-        yield f"{what}{of_node} changed: {text}{more}"
+        yield f"{what}{of_node} changed{f': {text}' if text else ''}{more}"
 
 
 def _title(group: str, findings: Sequence[Finding]) -> str:
@@ -403,6 +407,22 @@ def diff_digests(a: BundleDigests, b: BundleDigests) -> BundleDiff:
     return BundleDiff(a.bundle, b.bundle, files, findings, sides, _inputs(a.inputs, b.inputs), digests_only=True)
 
 
+def against(locked: BundleDigests, built: Bundle, former: Bundle | None = None) -> BundleDiff:
+    """What a bundle and the one that is locked do not share.
+
+    Args:
+        locked: the digests that were expected.
+        built: what is there.
+        former: a bundle that may be the locked one, such as the one that was published before; where it is, the two
+            are compared in full, down to the values of constants.
+
+    Raises: as ``diff``.
+    """
+    if former is not None and former.digest == locked.bundle:
+        return diff(former, built)
+    return diff_digests(locked, digests_of(built))
+
+
 def _of_digests(a: BundleDigests, b: BundleDigests) -> Iterator[Finding]:
     yield from plain_findings(Cause.CONTRACT, "", {"name": a.name}, {"name": b.name}, kind="name", step=Step.MAJOR)
     yield from plain_findings(
@@ -423,7 +443,9 @@ def _of_digests(a: BundleDigests, b: BundleDigests) -> Iterator[Finding]:
             yield from _of_node(node, a.nodes[node], digests)
     if a.initial_values != b.initial_values:
         yield _digest(Cause.CONSTANTS, "", "a first-tick value", Step.MAJOR, kind=START)
-    yield from tool_findings(a.toolchain, b.toolchain)
+    # A lock keeps no versions of what was not there.
+    tools = [{key: value for key, value in each.toolchain.items() if value is not None} for each in (a, b)]
+    yield from tool_findings(*tools)
 
 
 def _of_node(node: str, a: NodeDigests, b: NodeDigests) -> Iterator[Finding]:

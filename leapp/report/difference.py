@@ -33,11 +33,11 @@ def show(found: BundleDiff, printer: Printer) -> None:
     printer.line(Cell("differs", "bad"), "  ", Cell(title, "title"))
     printer.line(Cell(f"  sha256:{found.first}", "soft"))
     printer.line(Cell(f"  sha256:{found.second}", "soft"))
-    if found.digests_only:
-        printer.line(Cell("  compared by digests: of a part that changed, they do not say what in it", "soft"))
     for line in explain(found):
         # What stayed is good to know, and not what one looks for.
         printer.line(Cell(f"  {line}", "soft" if line.startswith("unchanged:") else ""))
+    if found.digests_only:
+        printer.line(Cell("  by digests alone: `leapp diff` of the two bundles tells more", "soft"))
     if not found.digests_only:
         _details(found, printer)
     _files(found, printer)
