@@ -541,7 +541,8 @@ class Walk:
             op=f"the TorchScript operation {step.kind}",
             where=recording.where(place) if recording is not None else f"{line.__code__.co_filename}:{place.line}",
             why=why,
-            advice="Write the scripted code with other operations, or call the Python function that it was made from.",
+            advice="Write the scripted code with other operations, or call the Python function that it was made from. "
+            'Where the node brings this model: annotate.method(backend_params={"model_path": FILE}) traces nothing.',
         )
 
     # --- containers -------------------------------------------------------------------------------------------------

@@ -293,6 +293,34 @@ def test_a_method_that_brings_its_model_sees_plain_values(tmp_path, models):
     assert not torch.overrides._get_current_function_mode_stack()
 
 
+def test_a_scripted_model_that_cannot_be_recorded(tmp_path):
+    class Quantised(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if bool(x.sum() > 0):
+                x = -x
+            return torch.quantize_per_tensor(x, 0.25, 0, torch.qint8).dequantize()
+
+    path = tmp_path / "quantised.pt"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        torch.jit.script(Quantised()).save(path)
+        model = torch.jit.load(path)
+
+    def run(x):
+        return {"y": model(x)}
+
+    bundle, result = recorded(
+        tmp_path,
+        lambda: annotate.method("n", backend_params={"model_path": path})(run)(torch.randn(5)),
+        times=3,
+    )
+    assert result == {"n": True}
+    assert bundle.artifact("n").read_bytes() == path.read_bytes()
+    leapp.start("demo", save_path=tmp_path)
+    with pytest.raises(errors.TraceError):  # with two calls LEAPP learns of the model too late
+        run(annotate.input_tensors("n", {"x": torch.randn(5)}))
+
+
 def test_a_method_may_give_its_input_back(tmp_path):
     graph = helper.make_graph(
         [helper.make_node("Identity", ["x"], ["y"])], "g",
