@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _FINE: Final = 2
 """Shapes are drawn this much larger and made smaller again, which smooths their edges."""
-_SCALES: Final = ((2.0, 10e6), (1.5, 10e6), (1.0, 20e6), (0.5, 20e6))
+_SCALES: Final = ((2.0, 5e6), (1.5, 5e6), (1.0, 20e6), (0.5, 20e6))
 """Pixels to a unit, and how many pixels there may be at most."""
 
 
