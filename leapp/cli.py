@@ -20,12 +20,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from leapp._version import __version__
-from leapp.errors import LeappError, ManifestError, MissingDependencyError, OutputFileError, ReplayArgumentsError
+from leapp.errors import (
+    LeappError,
+    ManifestError,
+    MissingDependencyError,
+    NoManifestsError,
+    OutputFileError,
+    ReplayArgumentsError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from leapp._spec import JSON
+    from leapp.manifest.model import Manifest
     from leapp.report.facts import Facts
 
 EXIT_OK: Final = 0
@@ -36,6 +44,7 @@ EXIT_INTERRUPTED: Final = 130
 
 DEFAULT_MANIFESTS: Final = "manifests"
 DEFAULT_OUT: Final = "dist"
+_NO_LOGS: Final = frozenset({".yaml", ".yml", ".json", ".onnx", ".pt", ".pt2", ".zip", ".tar", ".gz", ".toml"})
 _BUILD_PACKAGES: Final = frozenset({"torch", "numpy", "onnx", "onnxscript", "onnxruntime", "safetensors"})
 
 _EXIT_CODES: Final = """\
@@ -285,11 +294,10 @@ def _build(arguments: argparse.Namespace) -> int:
     from leapp.build.plan import make_plan
     from leapp.build.reproduce import chosen
     from leapp.build.run import build
-    from leapp.manifest.load import load
     from leapp.report.progress import BuildProgress, show_summary
     from leapp.report.text import Printer
 
-    manifests = load(arguments.manifests, version=arguments.as_version)
+    manifests = _manifests(arguments, version=arguments.as_version)
     # One node alone is for trying things out, and is not published.
     vary = None if arguments.no_reproduce or arguments.only else chosen(None)
     plan = make_plan(
@@ -311,10 +319,9 @@ def _build(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    from leapp.manifest.load import load
     from leapp.report.text import Printer
 
-    manifests = load(arguments.manifests)
+    manifests = _manifests(arguments)
     if arguments.json:
         for manifest in manifests:
             pipeline = manifest.pipeline
@@ -423,8 +430,8 @@ def _replay(arguments: argparse.Namespace) -> int:
 
 
 def _is_log(path: Path) -> bool:
-    """A bundle is a folder, or a file in it that describes it."""
-    return path.suffix == ".safetensors" or (path.is_file() and path.suffix not in {".yaml", ".yml", ".json"})
+    """A bundle is a folder, or a file in it that describes it; model files and archives are neither."""
+    return path.suffix == ".safetensors" or (path.is_file() and path.suffix not in _NO_LOGS)
 
 
 def _replay_log(arguments: argparse.Namespace, bundle: Path, log: Path) -> int:
@@ -565,6 +572,20 @@ def _doctor(arguments: argparse.Namespace) -> int:
 
 
 # --- helpers -------------------------------------------------------------------------------------------------------
+
+
+def _manifests(arguments: argparse.Namespace, *, version: str | None = None) -> list[Manifest]:
+    """The manifests that were named, else all of ``manifests/``."""
+    from leapp.manifest.load import find_root, load
+
+    usual = Path(DEFAULT_MANIFESTS)
+    if arguments.manifests == [usual] and not os.path.lexists(usual):
+        root = find_root(Path.cwd() / "any.toml")
+        advice = "`leapp init --from SCRIPT` writes one for an annotated script."
+        if (root / usual).is_dir():
+            advice = f"The project's are in {root / usual}: name that folder, or work in {root}."
+        raise NoManifestsError(folder=DEFAULT_MANIFESTS, here=str(Path.cwd()), advice=advice)
+    return load(arguments.manifests) if version is None else load(arguments.manifests, version=version)
 
 
 def _each(arguments: argparse.Namespace, paths: Sequence[Path], one: Callable[[Path], int]) -> int:

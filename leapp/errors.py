@@ -682,7 +682,7 @@ class NotABundleError(BundleError, FileNotFoundError):
 
     exit_code = 2
     what = "{path} is not a bundle: {why}."
-    remedy = "Name a folder that holds a bundle.json, for example dist/<name>/<version>."
+    remedy = "{advice}"
 
 
 class BundleFormatError(BundleError, ValueError):
@@ -697,7 +697,7 @@ class BundleTooNewError(BundleError):
 
     exit_code = 2
     what = "{path} needs reader level {needs}; this leapp reads up to {has}."
-    remedy = "Update leapp-build."
+    remedy = "Install a newer leapp-build; `leapp doctor` shows which one runs, and the command."
 
 
 class ForeignFolderError(BundleError, FileExistsError):
@@ -902,6 +902,14 @@ class ManifestError(LeappError, ValueError):
     exit_code = 2
     what = "{count} problem(s) in manifests:\n{detail}"
     remedy = "`leapp schema` prints the JSON Schema of a manifest; `leapp check` validates without building."
+
+
+class NoManifestsError(LeappError, FileNotFoundError):
+    """No manifest was named, and the folder that is looked into then does not exist."""
+
+    exit_code = 2
+    what = "There is no {folder}/ in {here}, where manifests are looked for unless some are named."
+    remedy = "{advice}"
 
 
 class BuildError(LeappError, RuntimeError):

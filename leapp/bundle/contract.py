@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from leapp._spec import JSON, NodeSpec, PipelineSpec, Port
     from leapp.bundle.schema import NodeManifest
 
+NOT_A_MAP: Final = "expected a map"
+NO_MODELS: Final = "the map 'models' is missing"
+"""What is wrong with YAML files that are no runtime files at all."""
 _PORT_FIELDS: Final = ("name", "dtype", "shape", "type")
 _KNOWN_SEMANTICS: Final = ("kind", "element_names", "temporal_period_ms")
 _SYSTEM_FIELDS: Final = (
@@ -268,7 +271,7 @@ def parse_contract(data: bytes, path: Path | str, *, aliases: bool = False) -> d
             raise
         raise BundleFormatError(path=str(path), why=f"it is not valid YAML: {error}") from error
     if not isinstance(value, dict):
-        raise BundleFormatError(path=str(path), why="expected a map")
+        raise BundleFormatError(path=str(path), why=NOT_A_MAP)
     for key, kind in (("models", dict), ("pipeline", dict), ("system information", dict)):
         if not isinstance(value.get(key), kind):
             raise BundleFormatError(path=str(path), why=f"the map {key!r} is missing")

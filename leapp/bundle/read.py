@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from leapp._canonical import canonical_json, readable_json, sha256
+from leapp.bundle._mistaken import no_bundle
 from leapp.bundle._tree import (
     BUNDLE_FILE,
     EVIDENCE_FOLDER,
@@ -33,7 +34,7 @@ from leapp.bundle.schema import (
     PortEntry,
     parse_json,
 )
-from leapp.errors import BundleDigestError, BundleError, BundleFormatError, NotABundleError, NotInBundleError
+from leapp.errors import BundleDigestError, BundleError, BundleFormatError, NotInBundleError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -249,16 +250,18 @@ def parse_evidence_index(data: bytes, path: Path | str) -> EvidenceIndex:
 
 def _folder(path: Path) -> Path:
     if path.is_file() and (path.name == BUNDLE_FILE or path.suffix in {".yaml", ".yml"}):
+        if path.name != BUNDLE_FILE and not os.path.lexists(path.parent / BUNDLE_FILE):
+            raise no_bundle(path)
         return path.parent
     if not path.is_dir():
-        raise NotABundleError(path=str(path), why="it is not a folder" if path.exists() else "it does not exist")
+        raise no_bundle(path)
     return path
 
 
 def _bundle_json(folder: Path) -> tuple[bytes, dict[str, Any]]:
     file = folder / BUNDLE_FILE
     if not os.path.lexists(file):
-        raise NotABundleError(path=str(folder), why=f"it holds no {BUNDLE_FILE}")
+        raise no_bundle(folder)
     data = _read_metadata(file)
     return data, parse_json(data, file)
 

@@ -320,7 +320,7 @@ def publish(staging: Path, target: Path) -> None:
     """
     staging, target = _absolute(staging), _absolute(target)
     if not is_bundle(staging):
-        raise NotABundleError(path=str(staging), why="it was not sealed")
+        raise NotABundleError(path=str(staging), why="it was not sealed", advice="Call seal() before publish().")
     ensure_replaceable(target)
     with _os_errors(target):
         _make_parents(target)

@@ -104,6 +104,9 @@ def _find(given: Path, problems: list[Problem]) -> list[Path]:
     if not given.exists():
         problems.append(Problem(str(given), f"no such file or folder.{_did_you_mean(given)}"))
         return []
+    if given.name == "pyproject.toml":  # as `leapp build *.toml` takes it along
+        problems.append(Problem(str(given), "a project file, not a manifest: leave it out, or name a folder."))
+        return []
     if given.suffix != ".toml":
         problems.append(Problem(str(given), "not a manifest: its name does not end in .toml."))
         return []
@@ -217,7 +220,8 @@ def _check_session(draft: _Draft) -> None:
         draft.problem(("session", "python"), f"no program {python!r} in PATH; write a path, or leave it out.")
     for path, pattern in draft.texts("session", "inputs"):
         if next(matches(draft.root, pattern), None) is None:
-            draft.problem(path, f"{pattern!r} matches no file: looked for {_resolved(draft.root, pattern)}.")
+            looked = f"looked for {_resolved(draft.root, pattern)}.{_no_project(draft)}"
+            draft.problem(path, f"{pattern!r} matches no file: {looked}")
 
 
 def _check_probe(draft: _Draft) -> None:
@@ -301,8 +305,16 @@ def _need_file(draft: _Draft, path: KeyPath, name: str) -> bool:
     if target.is_dir():
         draft.problem(path, f"{name!r} is a folder, not a file.")
     else:
-        draft.problem(path, f"no file {name!r}: looked for {target}.{_did_you_mean(target)}")
+        draft.problem(path, f"no file {name!r}: looked for {target}.{_did_you_mean(target)}{_no_project(draft)}")
     return False
+
+
+def _no_project(draft: _Draft) -> str:
+    """Why a path is looked up beside the manifest, where nothing says what the project is."""
+    if any((draft.root / mark).exists() for mark in ROOT_MARKS):
+        return ""
+    marks = " or ".join(ROOT_MARKS)
+    return f" No folder above has a {marks}, so paths are looked up beside the manifest; `git init` where they begin."
 
 
 def _resolved(root: Path, name: str) -> Path:

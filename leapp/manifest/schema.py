@@ -82,7 +82,8 @@ def _matches(pattern: str, complaint: str) -> Rule:
 
 def _check_schema(value: int) -> None:
     if value != SCHEMA_VERSION:
-        raise ValueError(f"this version of LEAPP reads manifests with schema = {SCHEMA_VERSION}, not {value}.")
+        newer = " A newer leapp-build wrote it; `leapp doctor` shows which one runs." if value > SCHEMA_VERSION else ""
+        raise ValueError(f"this version of LEAPP reads manifests with schema = {SCHEMA_VERSION}, not {value}.{newer}")
 
 
 def _check_entry(value: str) -> None:

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from leapp.bundle._mistaken import no_bundle
 from leapp.bundle._tree import BUNDLE_FILE, path_problem
-from leapp.bundle.contract import parse_contract
+from leapp.bundle.contract import NO_MODELS, NOT_A_MAP, parse_contract
 from leapp.bundle.read import Bundle, load
 from leapp.errors import (
     BundleFormatError,
     FailedBundleWarning,
     ModelDigestError,
     ModelNotFoundError,
-    NotABundleError,
 )
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def open_files(path: Path | str, model_dirs: Sequence[Path | str] = ()) -> Files
     path = Path(path)
     folders = tuple(Path(each) for each in model_dirs)
     if path.is_file() and path.suffix not in _SUFFIXES and path.name != BUNDLE_FILE:
-        raise NotABundleError(path=str(path), why="it is neither a folder nor a runtime file (.yaml)")
+        raise no_bundle(path)
     folder = path if path.is_dir() else path.parent
     if (folder / BUNDLE_FILE).exists() and path.exists():
         bundle = load(path)
@@ -104,12 +104,22 @@ def open_files(path: Path | str, model_dirs: Sequence[Path | str] = ()) -> Files
                 warnings.warn(FailedBundleWarning(path=bundle.folder), stacklevel=3)
             return Files(named, bundle.contract, bundle.name, folders, bundle)
         why = f"the runtime file of the bundle in this folder is {named.name}"
-        raise NotABundleError(path=str(path), why=why)
+        raise no_bundle(path, why)
     if path.is_dir():
         path = _only_contract(path)
     if not path.is_file():
-        raise NotABundleError(path=str(path), why="it does not exist")
-    return Files(path, parse_contract(path.read_bytes(), path, aliases=True), path.stem, folders)
+        raise no_bundle(path)
+    return Files(path, _own_contract(path), path.stem, folders)
+
+
+def _own_contract(path: Path) -> dict[str, Any]:
+    """A runtime file that stands alone. Raises NotABundleError where the YAML file is of another kind."""
+    try:
+        return parse_contract(path.read_bytes(), path, aliases=True)
+    except BundleFormatError as error:
+        if error.facts["why"] in {NOT_A_MAP, NO_MODELS}:
+            raise no_bundle(path, "it is a YAML file that says nothing of models") from None
+        raise
 
 
 def _only_contract(folder: Path) -> Path:
@@ -118,7 +128,7 @@ def _only_contract(folder: Path) -> Path:
         return found[0]
     names = ", ".join(each.name for each in found)
     why = f"it holds no {BUNDLE_FILE} and {f'several runtime files ({names}); name one' if found else 'no .yaml file'}"
-    raise NotABundleError(path=str(folder), why=why)
+    raise no_bundle(folder, why)
 
 
 def _digest(path: Path, algorithm: str) -> str:

@@ -129,6 +129,10 @@ ONE_NAME_EACH = (
 A_RANGE = "Write [-3.14, 3.14], or a list for each bound with one number for each element of the last axis."
 LINE_NAME = "{file}:3, pipeline.name: "
 LINE_VERSION = "{file}:4, pipeline.version: "
+NEWER = (
+    "{file}:1, schema: this version of LEAPP reads manifests with schema = 1, not 2."
+    " A newer leapp-build wrote it; `leapp doctor` shows which one runs."
+)
 LINE_ENTRY = "{file}:5, pipeline.entry: "
 NAME_RULE = "cannot name a pipeline; use letters, digits, '.', '_', '-', and a letter or digit first."
 SEMVER_RULE = "is not a version of Semantic Versioning 2.0, such as '1.0.0'."
@@ -152,7 +156,7 @@ BAD = (
     Bad(
         "another schema says no more",
         "schema = 2\npipeline = 3\n[thing]\nx = 1\n",
-        ("{file}:1, schema: this version of LEAPP reads manifests with schema = 1, not 2.",),
+        (NEWER,),
     ),
     pipeline("schema is a string", "= 1", '= "1"', "{file}:1, schema: expected an integer, got a string."),
     pipeline("schema is true", "= 1", "= true", "{file}:1, schema: expected an integer, got true."),
