@@ -14,6 +14,7 @@ from leapp.errors import WrongThreadError
 from leapp.trace.source import caller
 
 if TYPE_CHECKING:
+    import torch
     from torch import fx
 
     from leapp.trace.node import Recording
@@ -39,10 +40,10 @@ class Value:
     is the output port it left a node by, kept when the object enters another node. ``buffer`` marks a plain tensor of
     the user's that became traced because a recorded call wrote it; ``dynamic`` a value whose shape follows the data.
     ``stale_since`` is the number of recorded operations at which a copy was taken that stands in the graph for a view;
-    None for all others.
+    None for all others. ``given`` is a copy of what the node gave at ``origin``, where that was kept.
     """
 
-    __slots__ = ("buffer", "dynamic", "fx", "memory", "origin", "recording", "stale_since", "storage")
+    __slots__ = ("buffer", "dynamic", "fx", "given", "memory", "origin", "recording", "stale_since", "storage")
 
     def __init__(
         self, recording: Recording | None, fx: fx.Node | None, memory: int, storage: int, origin: PortId | None = None
@@ -55,6 +56,13 @@ class Value:
         self.buffer = False
         self.dynamic = False
         self.stale_since: int | None = None
+        self.given: torch.Tensor | None = None
+
+    def copied(self) -> Value:
+        """What stands for a copy of an output that was made outside every node."""
+        new = Value(self.recording, self.fx, 0, 0, self.origin)
+        new.given = self.given
+        return new
 
 
 WRAPPERS: dict[type, type] = {}

@@ -515,7 +515,7 @@ def from_tensor(tensor: torch.Tensor) -> Any:
     if value is None:
         return array
     seen = Value(value.recording, value.fx, value.memory, 0, value.origin)
-    seen.buffer, seen.dynamic = value.buffer, value.dynamic
+    seen.buffer, seen.dynamic, seen.given = value.buffer, value.dynamic, value.given
     return wrapped(array, seen)
 
 
@@ -564,7 +564,7 @@ def _assigned_outside(array: TracedNpArray, index: Any, value: Any) -> None:
     there, new = plain_array(array), plain(value)
     same = isinstance(new, np.ndarray) and (new.shape, new.dtype) == (there.shape, there.dtype)
     if source is not None and whole and same and new.tobytes() == there.tobytes():
-        array._leapp = Value(source.recording, source.fx, NO_MEMORY, 0, source.origin)
+        array._leapp = source.copied()
     elif source is None and whole:
         array._leapp = Value(said.recording, None, NO_MEMORY, 0)
     else:
@@ -683,7 +683,7 @@ def kept_wire(source: TracedNpArray, result: Any) -> Any:
         return result
     same = result.shape == source.shape and result.dtype == source.dtype
     if same and result.tobytes() == plain_array(source).tobytes():
-        return wrapped(result, Value(value.recording, value.fx, NO_MEMORY, 0, value.origin))
+        return wrapped(result, value.copied())
     return note_lost(value, result)
 
 

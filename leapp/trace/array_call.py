@@ -456,6 +456,7 @@ class Target:
         if type(self.thing) is TracedNpArray:
             new = Value(recording, node, self.memory, 0, self.value.origin if self.value is not None else None)
             new.buffer = self.value is None or self.value.buffer
+            new.given = self.value.given if self.value is not None else None
             new.dynamic = self.value is not None and self.value.dynamic
             self.thing._leapp = new
 

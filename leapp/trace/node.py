@@ -433,6 +433,7 @@ class Recording:
                 return None
             return array[()] if isinstance(thing, np.generic) else array
         value = Value(self, node, memory, address, origin)
+        value.given = before.given if before is not None and origin is not None else None
         if array is None:
             mark(tensor, value, self.session)
             return None
@@ -893,11 +894,7 @@ def _values_in(things: Iterable[Any]) -> Iterator[Value]:
 
 def _altered(tensor: torch.Tensor, value: Value) -> bool:
     """Whether an output was written after its node gave it: the wire would carry what the node gave."""
-    sample = value.recording.sample if value.recording is not None and value.fx is not None else None
-    given = sample.outputs.get(value.origin.port) if sample is not None and value.origin is not None else None
-    if given is None or value.recording is None or value.origin is None or value.recording.name != value.origin.node:
-        return False
-    return not same_bytes(plain(tensor).cpu(), given)
+    return value.given is not None and not same_bytes(plain(tensor).cpu(), value.given)
 
 
 def tag_outputs(
@@ -910,22 +907,27 @@ def tag_outputs(
     which cannot carry a port themselves, by id.
     """
     made = {}
+    tagged: set[int] = set()
+    given = recording.sample.outputs if recorded and recording.sample is not None else {}
     for leaf in leaves:
         port = PortId(node, leaf.port)
         value = value_of(leaf.tensor)
         if value is None:
             new = Value(recording, None, 0, 0, port)
             new.buffer = brought
+            new.given = given.get(leaf.port)
             if is_array(leaf.tensor):
                 made[id(leaf.tensor)] = wrapped(plain_array(leaf.tensor), new)
             else:
                 mark(leaf.tensor, new, recording.session)
             continue
-        if not recorded:
-            value.origin, value.fx = port, None
-        elif value.origin is None or value.origin.node != port.node:
-            value.origin = port
         value.recording = recording
+        if id(value) in tagged:
+            continue  # of one object under two ports, the first one counts
+        tagged.add(id(value))
+        value.origin, value.given = port, given.get(leaf.port)
+        if not recorded:
+            value.fx = None
     return made
 
 

@@ -42,7 +42,6 @@ from leapp.trace.mode import NodeMode
 from leapp.trace.module_state import original
 from leapp.trace.node import CollectorPause, GivenModule, NodeTrace, Recording, as_tensor, tag_outputs
 from leapp.trace.patches import Patches
-from leapp.trace.recorder import NO_MEMORY
 from leapp.trace.source import Place, caller, source_line
 from leapp.trace.state import States, flat_states, form_of, form_text, port_of
 from leapp.trace.tensor import mark, note_lost, unmark
@@ -512,7 +511,7 @@ class Session:
                 raise MirrorError(source=str(origin), why=f"it is {form_text(form)} instead of {form_text(wanted)}")
             if not same_bytes(*(plain(as_tensor(thing)) for thing in (source, target))):
                 raise MirrorError(source=str(origin), why="the values differ")
-            new = Value(value.recording, value.fx, NO_MEMORY, 0, origin)
+            new = value.copied()
             if isinstance(target, torch.Tensor):
                 mark(target, new, self)
                 return target

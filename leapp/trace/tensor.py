@@ -579,6 +579,7 @@ def _marked_again(call: Call, result: torch.Tensor, written: tuple[int, ...]) ->
     node = appended(call, OpInfo(call.place, memory, written, dtype, shape))
     new = Value(call.recording, node, memory, address, value.origin if value else None)
     new.buffer = value is None or value.buffer
+    new.given = value.given if value is not None else None
     mark(result, new, call.recording.session)
     return address
 
@@ -715,7 +716,7 @@ def alias_of(source: Any, result: torch.Tensor) -> None:
         return
     if not recording.open:
         if value.origin is not None and recording.session.active:
-            mark(result, Value(recording, value.fx, NO_MEMORY, 0, value.origin), recording.session)
+            mark(result, value.copied(), recording.session)
         return
     with no_hooks():
         info = OpInfo(caller(), value.memory, (), result.dtype, result.shape)
@@ -1046,7 +1047,7 @@ def from_array(func: Any, array: Any) -> torch.Tensor:
     if user is not None:
         raise user.foreign(value, caller())
     if value.origin is not None:
-        mark(result, Value(recording, value.fx, NO_MEMORY, 0, value.origin), recording.session)
+        mark(result, value.copied(), recording.session)
     return result
 
 
@@ -1111,7 +1112,7 @@ def _outside(func: Any, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any],
     if origin is not None:
         _hand_on(row, args, kwargs, result, origin, session)
         if isinstance(result, np.ndarray) and row.name in _TO_NUMPY:
-            made: Any = traced_array(result, Value(origin.recording, origin.fx, NO_MEMORY, 0, origin.origin))
+            made: Any = traced_array(result, origin.copied())
             return made
     return result
 
@@ -1135,7 +1136,7 @@ def _hand_on(row: Row, args: Any, kwargs: Any, result: Any, origin: Value, sessi
     if kept:
         # The class first: the user's own may be a Parameter, which a copy is not.
         result.__class__ = TracedTensor
-        mark(result, Value(origin.recording, origin.fx, NO_MEMORY, 0, origin.origin), session)
+        mark(result, origin.copied(), session)
         session.remember(result)
     else:
         note_lost(result, origin.origin, session)
@@ -1150,7 +1151,7 @@ def _filled(row: Row, args: tuple[Any, ...], session: Session) -> None:
     whole = not index or _takes_all(args[1])
     origin = _first_origin((source,))
     if origin is not None and whole and isinstance(source, torch.Tensor) and _equal(source, target):
-        mark(target, Value(origin.recording, origin.fx, NO_MEMORY, 0, origin.origin), session)
+        mark(target, origin.copied(), session)
     elif origin is not None:
         note_lost(target, origin.origin, session)
     elif (value := getattr(target, "_leapp", None)) is not None and value.origin is not None:

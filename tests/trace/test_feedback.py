@@ -106,6 +106,38 @@ def test_a_node_that_comes_late_is_wired_to_entries_that_are_not_kept(make_sessi
     assert flows(session)[0] == {"n/y": ("late/y",)}
 
 
+def test_an_output_of_the_former_tick_that_two_nodes_take(make_session):
+    """Its own node has run again when the second one is entered."""
+    session = make_session()
+    last = torch.zeros(2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(3):
+            following = enter(session, "n", {"x": torch.randn(2), "last": last}, lambda x, h: {"y": x + h})["y"]
+            enter(session, "m", {"z": torch.randn(2), "late": last.clone()}, lambda z, h: {"out": z * h})
+            last = following
+    assert flows(session) == ({}, {"n/y": ("m/late", "n/last")})
+
+
+def test_outputs_that_change_places(make_session):
+    """One object is another port's value at the next tick."""
+    session = make_session()
+    left, right = torch.zeros(2), torch.ones(2)
+    for _ in range(3):
+        x = torch.randn(2)
+        made = enter(session, "n", {"x": x, "l": left, "r": right}, lambda x, a, b: {"l2": b.mul_(1), "r2": a.add_(x)})
+        left, right = made["l2"], made["r2"]
+    assert flows(session) == ({}, {"n/l2": ("n/l",), "n/r2": ("n/r",)})
+
+
+def test_an_input_that_is_written_in_a_node_and_handed_on(make_session):
+    session = make_session()
+    y = enter(session, "n", {"x": torch.ones(2)}, lambda x: {"y": x * 2})["y"]
+    enter(session, "m", {"y": y}, lambda y: {"out": y.add_(1).sum()})
+    with pytest.warns(errors.WireLostWarning, match="from n/y"):
+        enter(session, "k", {"y": y}, lambda y: {"z": y * 3})
+
+
 COPIES = {
     "clone": lambda h: h.clone(),
     "detach": lambda h: h.detach(),
