@@ -166,8 +166,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_bundles(verify, "+")
 
     difference = _command(commands, "diff", _diff, "show why two bundles differ, and which version step that asks for")
-    for name in ("first", "second"):
-        difference.add_argument(name, metavar="AB"[name == "second"], type=Path, help="folder that holds a bundle.json")
+    difference.add_argument("first", metavar="A", type=Path, help="a bundle's folder, or a lock (NAME.lock)")
+    difference.add_argument("second", metavar="B", type=Path, help="likewise; what became of A")
 
     replay = _command(
         commands, "replay", _replay, "run a bundle's recorded samples and ticks, or a log of ticks, through its models"
@@ -388,16 +388,17 @@ def _verify(arguments: argparse.Namespace) -> int:
 
 
 def _diff(arguments: argparse.Namespace) -> int:
-    from leapp.bundle.diff import diff
+    from leapp.compared import compare
     from leapp.report.difference import show
     from leapp.report.text import Printer
 
-    found = diff(arguments.first, arguments.second)
+    compared = compare(arguments.first, arguments.second)
     if arguments.json:
-        _print_json({"schema": 1, "a": str(arguments.first), "b": str(arguments.second), **found.as_json()})
+        for each in compared:
+            _print_json({"schema": 1, "paths": [str(arguments.first), str(arguments.second)], **each.as_json()})
     else:
-        show(found, Printer(sys.stdout))
-    return EXIT_OK if found.equal else EXIT_CHECK_FAILED
+        show(compared, Printer(sys.stdout))
+    return EXIT_OK if all(each.equal for each in compared) else EXIT_CHECK_FAILED
 
 
 def _replay(arguments: argparse.Namespace) -> int:

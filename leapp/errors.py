@@ -924,6 +924,16 @@ class LockError(LeappError, ValueError):
     remedy = "A lock is written by `leapp lock`, not by hand. Take it from version control again, or remove it and lock anew."
 
 
+class LockPlatformError(LeappError, KeyError):
+    """A lock does not speak of the platform of a bundle."""
+
+    exit_code = 2
+    what = "{lock} has no section for {platform}; it has {known}."
+    remedy = "Compare with a bundle of one of these, or add the section with `leapp lock` on {platform}."
+
+    __str__ = Exception.__str__  # KeyError's own puts the text in quotes
+
+
 class LockNotMetError(BuildError, AssertionError):
     """A bundle is not the one that is locked."""
 

@@ -214,29 +214,38 @@ def group_of(finding: Finding) -> str:
 
 
 def _said(found: BundleDiff, group: str) -> Iterator[str]:
+    """A line for each node that something of the group changed in; the pipeline itself is a node without a name."""
     mine = [each for each in found.findings if group_of(each) == group]
+    if group == "about":
+        yield from (each.short() for each in mine)
+        return
     for node in dict.fromkeys(each.node for each in mine):
         some = sorted((each for each in mine if each.node == node), key=lambda each: -each.step)
-        of_node = f" of node {node!r}" if node else " of the pipeline" if group == "contract" else ""
-        what = _title(group, some)
-        if group == "about":
-            yield from (each.short() for each in some)
+        if some[0].kind in {"node-added", "node-removed"}:
+            what = "removed" if some[0].change is Change.ONLY_FIRST else "added"
+            yield f"node {node!r} {what}{f' ({some[0].note})' if some[0].note else ''}"
             continue
-        first = some[0]
-        text = first.short() if group != "constants" else _constant_text(some)
-        if first.kind == "digest":
-            text = "" if group != "contract" else ", ".join(each.part for each in some) + f" ({first.note})"
-        elif first.kind in {"op-changed", "rotation-convention"} and first.cause is Cause.GRAPH:
-            text = f"{first.part}: {first.note}"
-        elif first.note:
-            text += f" ({first.note})"
-        if group == "graph" and (source := first.second_source or first.source):
-            text += f" at {source}"
-        listed = first.kind == "digest" or group in {"constants", "tool chain"}
-        more = f"; and {len(some) - 1} more" if len(some) > 1 and not listed else ""
-        if group == "tool chain":
-            text = ", ".join(_tool_text(each) for each in some)
-        yield f"{what}{of_node} changed{f': {text}' if text else ''}{more}"
+        of_node = f" of node {node!r}" if node else " of the pipeline" if group == "contract" else ""
+        how = _how(group, some, digests_only=found.digests_only)
+        yield f"{_title(group, some)}{of_node} changed{f': {how}' if how else ''}"
+
+
+def _how(group: str, findings: Sequence[Finding], *, digests_only: bool) -> str:
+    """What changed, largest step first; empty where it is known only that something did."""
+    first = findings[0]
+    if group == "tool chain":
+        return ", ".join(map(_tool_text, findings))
+    if group == "constants":
+        return _constant_text(findings) + (f" ({first.note})" if first.note else "")
+    if digests_only:
+        return f"{', '.join(each.part for each in findings)} ({first.note})" if group == "contract" else ""
+    text = f"{first.short()}{f' ({first.note})' if first.note else ''}"
+    if group == "graph":
+        # Where the arguments are told, both operations in full tell nothing more.
+        text = f"{first.part}: {first.note}" if first.note else text
+        source = first.second_source or first.source
+        text += f" at {source}" if source else ""
+    return f"{text}; and {len(findings) - 1} more" if len(findings) > 1 else text
 
 
 def _title(group: str, findings: Sequence[Finding]) -> str:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from leapp.bundle.diff import BundleDiff, Finding
+    from leapp.compared import Compared
     from leapp.report.text import Printer
 
 MAX_ROWS: Final = 40
@@ -24,8 +25,23 @@ _MEANINGS: Final = {
 }
 
 
-def show(found: BundleDiff, printer: Printer) -> None:
-    """Print all of it; one line where nothing differs."""
+def show(compared: Sequence[Compared], printer: Printer) -> None:
+    """Print all of it, platform by platform; one line where nothing differs."""
+    for at, each in enumerate(compared):
+        if at:
+            printer.line()
+        if each.difference is None:
+            printer.line(Cell("differs", "bad"), f"  {each.platform}: only the {each.only} lock speaks of it")
+        else:
+            show_difference(each.difference, printer)
+    if len(compared) > 1:
+        differing = sum(not each.equal for each in compared)
+        printer.line()
+        printer.line(f"{counted(len(compared), 'platform')} compared, {differing} differ.")
+
+
+def show_difference(found: BundleDiff, printer: Printer) -> None:
+    """Print one comparison."""
     title = _title(found)
     if found.equal:
         printer.line(Cell("equal", "good"), f"  {title}  ", Cell(f"sha256:{found.first}", "soft"))
@@ -167,14 +183,3 @@ def _advice(found: BundleDiff, printer: Printer) -> None:
         printer.line(Cell(f"  {given} was given: a {advice.given.word} step, enough.", "good"))
     else:
         printer.line(Cell(f"  {given} was given: a {advice.given.word} step, not enough.", "bad"))
-
-
-def show_missing(platform: str, side: str, printer: Printer) -> None:
-    """A platform that only one of two locks has a section for."""
-    printer.line(Cell("differs", "bad"), f"  {platform}: only the {side} has a section for it")
-
-
-def show_count(differing: int, compared: int, printer: Printer) -> None:
-    """The last line where several platforms were compared."""
-    printer.line()
-    printer.line(f"{counted(compared, 'platform')} compared, {differing} differ.")
