@@ -242,6 +242,7 @@ def _compile(
     verbose: bool | None = None,
 ) -> Literal[True] | dict[str, bool | NodeReport]:
     from leapp import _compile as compiler
+    from leapp._prepare import CompileOptions
 
     configs = (graph_configs or GraphConfigs()).as_json()
     policy = _process.policy
@@ -251,7 +252,7 @@ def _compile(
         policy.judge(session)
         _process.compiled = True
         return True
-    options = compiler.CompileOptions(
+    options = CompileOptions(
         formats_for=_script_formats,
         visualize=visualize,
         validate=validate,

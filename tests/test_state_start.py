@@ -153,9 +153,9 @@ def wrong_reset(port, starts):
 
 
 def test_a_model_that_resets_to_something_else_is_found(tmp_path, monkeypatch):
-    from leapp import _compile
+    from leapp import _prepare
 
-    monkeypatch.setattr(_compile, "reset_port", wrong_reset)
+    monkeypatch.setattr(_prepare, "reset_port", wrong_reset)
     leapp.start("wrong", save_path=tmp_path)
     x = annotate.input_tensors("n", {"x": torch.randn(3)})
     h = annotate.state_tensors("n", {"h": torch.full((3,), 0.5)})

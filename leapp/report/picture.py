@@ -80,7 +80,7 @@ def scene_of(facts: Facts, *, framed: bool = True) -> Scene:
         MissingDependencyError: without the extra ``picture``.
         PictureError: the pipeline is too large, or Graphviz refuses.
     """
-    _check_installed()
+    _check_installed(facts.name)
     names = [node.spec.name for node in facts.nodes]
     boxes = [_Node(node, facts) for node in facts.nodes]
     blocks = [box.block for box in boxes]
@@ -140,13 +140,13 @@ def scene_of(facts: Facts, *, framed: bool = True) -> Scene:
     return Scene(math.ceil(width), math.ceil(bottom + _MARGIN), tuple(shapes), title)
 
 
-def _check_installed() -> None:
+def _check_installed(name: str) -> None:
     for module, package in (("pygraphviz", "pygraphviz"), ("PIL", "Pillow")):
         try:
             importlib.import_module(module)
-        except ModuleNotFoundError as error:
-            if error.name != module:
-                raise
+        except ImportError as error:
+            if not isinstance(error, ModuleNotFoundError) or error.name != module:
+                raise PictureError(name=name, why=f"{package} is installed and does not load ({error})") from error
             from leapp.doctor import install_command
 
             raise MissingDependencyError(

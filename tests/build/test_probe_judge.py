@@ -11,6 +11,7 @@ import scipy.signal
 import torch
 
 from leapp import _compile, errors
+from leapp._prepare import CompileOptions
 from leapp._spec import ExportFormat
 from leapp.build import probe
 from leapp.bundle.read import load
@@ -21,7 +22,7 @@ XS = [-1.0, 0.0, 1.0]
 
 
 def options_for(session):
-    return _compile.CompileOptions(formats_for=lambda node: (ExportFormat.TORCHSCRIPT,), strict=False)
+    return CompileOptions(formats_for=lambda node: (ExportFormat.TORCHSCRIPT,), strict=False)
 
 
 @pytest.fixture

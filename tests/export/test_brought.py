@@ -519,7 +519,8 @@ def test_a_recurrent_model_is_fed_back(tmp_path):
 
 
 def test_a_manifest_that_asks_for_formats_has_the_recording_exported(tmp_path, models):
-    from leapp._compile import CompileOptions, compile_session
+    from leapp._compile import compile_session
+    from leapp._prepare import CompileOptions
     from leapp._spec import ExportFormat
 
     asked = CompileOptions(formats_for=lambda node: (ExportFormat.TORCHSCRIPT,), brought_for=lambda node: None)

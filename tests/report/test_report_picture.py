@@ -254,6 +254,14 @@ def test_what_is_too_large_is_refused_at_once():
     assert picture_svg(tall)
 
 
+def test_a_library_that_does_not_load_costs_the_picture_alone(monkeypatch, tmp_path):
+    (tmp_path / "pygraphviz.py").write_text("raise ImportError('libxdot.so.4: cannot open shared object file')")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "pygraphviz")
+    with pytest.raises(PictureError, match=r"pygraphviz is installed and does not load \(libxdot"):
+        scene_of(pipelines.fan(3))
+
+
 @pytest.mark.parametrize("module", ["pygraphviz", "PIL"])
 def test_what_is_missing_is_named(monkeypatch, module):
     monkeypatch.setitem(sys.modules, module, None)
