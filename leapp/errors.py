@@ -1118,6 +1118,13 @@ class UndeclaredInputError(BuildError):
     remedy = "Name them under [session] inputs (relative to the project root, ../ works), or keep them in the project."
 
 
+class StoreObjectError(BuildError, LookupError):
+    """The cache does not hold what it was asked for, or held something else under that digest."""
+
+    what = "The cache {folder} has no sound object {digest}: {why}."
+    remedy = "Build again: what is missing is made anew. `leapp cache verify` looks at all of them."
+
+
 class BuildCancelledError(BuildError):
     """The build was interrupted before this pipeline was done."""
 

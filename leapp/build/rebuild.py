@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from leapp._spec import JSON
     from leapp.build.plan import PipelinePlan
     from leapp.build.reproduce import ReproductionRecord
-    from leapp.build.run import Stage
+    from leapp.build.result import Stage
     from leapp.bundle.read import Bundle
     from leapp.errors import LeappError
     from leapp.manifest.model import Manifest

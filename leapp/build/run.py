@@ -14,17 +14,17 @@ import threading
 import time
 import traceback
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from leapp._canonical import readable_json
 from leapp._version import __version__
-from leapp.build._messages import READS_FILE, EndingKind, ProbeRequest, SessionRequest, error_json
+from leapp.build._messages import READS_FILE, EndingKind, ProbeRequest, SessionRequest
 from leapp.build.isolate import GRACE_S, HowEnded, run_session, session_environment
 from leapp.build.mirror import make_mirror, project_files
 from leapp.build.reads import Reads
 from leapp.build.reproduce import inputs_of, reproduce_stage
+from leapp.build.result import PipelineResult, Stage
 from leapp.bundle import read, write
 from leapp.errors import (
     BuildCancelledError,
@@ -68,73 +68,6 @@ _NEVER_RIGHT: Final = {
 }
 """Kinds of notes that make a bundle a wrong one whatever a second run shows, and what they say."""
 _ASK_VERSION: Final = "import leapp; print(leapp.__version__)"
-
-
-class Stage(StrEnum):
-    """What a pipeline is at, in order."""
-
-    WAITING = "waiting"
-    TRACING = "tracing and exporting"
-    CHECKING = "checking"
-    PROBING = "probing with other data"
-    REPRODUCING = "reproducing"
-    PUBLISHING = "publishing"
-    DONE = "done"
-
-
-@dataclass(frozen=True, slots=True)
-class PipelineResult:
-    """What became of one pipeline."""
-
-    plan: PipelinePlan
-    bundle: Path | None = None
-    """Where the bundle lies; None when there is none."""
-    digest: str = ""
-    published: bool = False
-    nodes: tuple[str, ...] = ()
-    artifacts: int = 0
-    size_bytes: int = 0
-    checks: tuple[CheckRow, ...] = ()
-    notes: tuple[str, ...] = ()
-    error: LeappError | None = None
-    details: str = ""
-    """What helps to understand the error: the entry's own traceback, or the end of what it printed."""
-    log: Path | None = None
-    """All that the session printed; kept only for failures."""
-    reproduction: ReproductionRecord | None = None
-    """How the bundle came out once more; None where it was not tried."""
-    wall_s: float = 0.0
-    peak_memory_bytes: int = 0
-    """Of the session, by the time its bundle was written."""
-
-    @property
-    def exit_code(self) -> int:
-        """What the command exits with on account of this pipeline."""
-        return 0 if self.error is None else self.error.exit_code
-
-    def as_json(self) -> dict[str, JSON]:
-        """One record for machines."""
-        return {
-            "schema": 1,
-            "manifest": self.plan.manifest.shown,
-            "name": self.plan.name,
-            "version": self.plan.version,
-            "exit_code": self.exit_code,
-            "published": self.published,
-            "bundle": None if self.bundle is None else str(self.bundle),
-            "digest": self.digest or None,
-            "nodes": list(self.nodes),
-            "artifacts": self.artifacts,
-            "size_bytes": self.size_bytes,
-            "checks": [row.as_json() for row in self.checks],
-            "notes": list(self.notes),
-            "reproduction": None if self.reproduction is None else self.reproduction.as_json(),
-            "error": error_json(self.error, self.details),
-            "log": None if self.log is None else str(self.log),
-            "variables": dict(self.plan.variables),
-            "wall_s": round(self.wall_s, 3),
-            "peak_memory_bytes": self.peak_memory_bytes,
-        }
 
 
 @dataclass(frozen=True, slots=True)

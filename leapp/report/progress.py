@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from leapp.build.plan import PipelinePlan
-    from leapp.build.run import PipelineResult, Stage
+    from leapp.build.result import PipelineResult, Stage
     from leapp.report.text import Printer
 
 

@@ -1,0 +1,85 @@
+"""What became of each pipeline of a build. Small to import: a build that finds nothing changed needs no more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from leapp.build._messages import error_json
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from leapp._spec import JSON
+    from leapp.build.plan import PipelinePlan
+    from leapp.build.reproduce import ReproductionRecord
+    from leapp.errors import LeappError
+    from leapp.report.checks import CheckRow
+
+
+class Stage(StrEnum):
+    """What a pipeline is at, in order."""
+
+    WAITING = "waiting"
+    TRACING = "tracing and exporting"
+    CHECKING = "checking"
+    PROBING = "probing with other data"
+    REPRODUCING = "reproducing"
+    PUBLISHING = "publishing"
+    DONE = "done"
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineResult:
+    """What became of one pipeline."""
+
+    plan: PipelinePlan
+    bundle: Path | None = None
+    """Where the bundle lies; None when there is none."""
+    digest: str = ""
+    published: bool = False
+    nodes: tuple[str, ...] = ()
+    artifacts: int = 0
+    size_bytes: int = 0
+    checks: tuple[CheckRow, ...] = ()
+    notes: tuple[str, ...] = ()
+    error: LeappError | None = None
+    details: str = ""
+    """What helps to understand the error: the entry's own traceback, or the end of what it printed."""
+    log: Path | None = None
+    """All that the session printed; kept only for failures."""
+    reproduction: ReproductionRecord | None = None
+    """How the bundle came out once more; None where it was not tried."""
+    wall_s: float = 0.0
+    peak_memory_bytes: int = 0
+    """Of the session, by the time its bundle was written."""
+
+    @property
+    def exit_code(self) -> int:
+        """What the command exits with on account of this pipeline."""
+        return 0 if self.error is None else self.error.exit_code
+
+    def as_json(self) -> dict[str, JSON]:
+        """One record for machines."""
+        return {
+            "schema": 1,
+            "manifest": self.plan.manifest.shown,
+            "name": self.plan.name,
+            "version": self.plan.version,
+            "exit_code": self.exit_code,
+            "published": self.published,
+            "bundle": None if self.bundle is None else str(self.bundle),
+            "digest": self.digest or None,
+            "nodes": list(self.nodes),
+            "artifacts": self.artifacts,
+            "size_bytes": self.size_bytes,
+            "checks": [row.as_json() for row in self.checks],
+            "notes": list(self.notes),
+            "reproduction": None if self.reproduction is None else self.reproduction.as_json(),
+            "error": error_json(self.error, self.details),
+            "log": None if self.log is None else str(self.log),
+            "variables": dict(self.plan.variables),
+            "wall_s": round(self.wall_s, 3),
+            "peak_memory_bytes": self.peak_memory_bytes,
+        }
