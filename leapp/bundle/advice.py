@@ -62,7 +62,7 @@ def advise(
         step = max((each.step for each in findings), default=Step.NONE)
         if step is Step.NONE and (files or not findings):
             step = Step.PATCH
-    reasons = [each.brief() for each in findings if each.step is step] if step is not Step.NONE else []
+    reasons = [*dict.fromkeys(_reason(each) for each in findings if each.step is step and step is not Step.NONE)]
     if step is Step.PATCH and not reasons:
         reasons = [f"{each.path}: the same model, written otherwise" for each in files if each.causes == (Cause.BYTES,)]
         reasons = reasons or [f"{each.path} {each.change}" for each in files]
@@ -72,6 +72,24 @@ def advise(
         reasons[MAX_REASONS:] = [f"and {len(reasons) - MAX_REASONS} more"]
     given, version = (None, "") if versions is None else _moved(*versions, step)
     return Advice(step, tuple(reasons), given, version)
+
+
+def _reason(finding: Finding) -> str:
+    """Why a finding asks for its step; equal for those of one node that are nothing new to one another."""
+    texts = {
+        "rotation-convention": "other order or sign in the graph of node {}, where a port holds a rotation",
+        "constant-rearranged": "constants of node {} have the same values in another order or with other signs",
+        "constant": "constants of node {} have other values",
+        "constant-added": "constants of node {} came or went",
+        "constant-removed": "constants of node {} came or went",
+        "graph-renamed": "names in the graph of node {}",
+        "tool": "another tool chain",
+    }
+    if finding.cause is Cause.CONTRACT or finding.kind.startswith(("node-", "state-")):
+        return finding.brief()
+    if finding.kind == "constant" and finding.step is Step.PATCH:
+        return f"constants of node {finding.node!r} differ by no more than rounding"
+    return texts.get(finding.kind, "the graph of node {} computes otherwise").format(repr(finding.node))
 
 
 def _moved(first: str, second: str, step: Step) -> tuple[Step | None, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING, Final
 
 from leapp.bundle.diff import Cause, Step, explain, group_of
@@ -51,7 +52,7 @@ def show_difference(found: BundleDiff, printer: Printer) -> None:
     printer.line(Cell(f"  sha256:{found.second}", "soft"))
     for line in explain(found):
         # What stayed is good to know, and not what one looks for.
-        printer.line(Cell(f"  {line}", "soft" if line.startswith("unchanged:") else ""))
+        _paragraph(printer, line, "soft" if line.startswith("unchanged:") else "")
     if found.digests_only:
         printer.line(Cell("  by digests alone: `leapp diff` of the two bundles tells more", "soft"))
     if not found.digests_only:
@@ -70,6 +71,17 @@ def _title(found: BundleDiff) -> str:
     return f"{names} {versions} ({platforms})"
 
 
+def _paragraph(printer: Printer, text: str, style: str = "") -> None:
+    """A line by two spaces to the right; where a person looks, what does not fit goes on further to the right."""
+    lines = [f"  {text}"]
+    if printer.styled:
+        lines = textwrap.wrap(
+            text, max(printer.console.width, 40), initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False
+        )
+    for line in lines:
+        printer.line(Cell(line, style))
+
+
 def _details(found: BundleDiff, printer: Printer) -> None:
     groups = (("contract", ("contract",)), ("state", ("state",)), ("graph", ("graph",)))
     for title, members in groups:
@@ -81,7 +93,7 @@ def _details(found: BundleDiff, printer: Printer) -> None:
     _table(printer, "constants", head, [_constant(each) for each in constants], numbers=(3, 4, 5, 6, 7))
     for each in constants[:MAX_ROWS]:
         if each.note:
-            printer.line(Cell(f"  {each.part}: {each.note}", _STYLES[each.step]))
+            _paragraph(printer, f"{each.part}: {each.note}", _STYLES[each.step])
     if any(each.values is None and not each.first and not each.second for each in constants):
         printer.line(Cell("  - : no model file holds the values as they are; digests differ", "soft"))
     tools = [
@@ -165,15 +177,13 @@ def _files(found: BundleDiff, printer: Printer) -> None:
 def _advice(found: BundleDiff, printer: Printer) -> None:
     advice = found.advice
     style = _STYLES[advice.step]
-    version = ""
+    step = advice.step.word
     if found.sides is not None and advice.version:
-        version = f"  {found.sides[0].version} -> {advice.version}"
+        step += f"  {found.sides[0].version} -> {advice.version}"
     printer.line()
-    printer.line(
-        Cell("version step  ", "title"), Cell(f"{advice.step.word}{version}", style), f"  {_MEANINGS[advice.step]}"
-    )
+    printer.line(Cell("version step  ", "title"), Cell(step, style), Cell(f"  {_MEANINGS[advice.step]}", "soft"))
     for reason in advice.reasons:
-        printer.line(f"  {reason}")
+        _paragraph(printer, reason)
     if advice.step is Step.NONE or found.sides is None:
         return
     given = found.sides[1].version

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from bundle_cases import make, reseal, rewrite_json, rewrite_yaml, stage
@@ -16,6 +18,8 @@ from leapp.bundle import write
 from leapp.bundle.diff import against, diff, diff_digests, explain
 from leapp.bundle.digests import digests_of
 from leapp.bundle.read import load
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -259,6 +263,18 @@ def test_the_bundle_that_was_locked_tells_more_where_it_is_at_hand(pair, tmp_pat
     assert not against(locked_digests, b, a).digests_only
     assert against(locked_digests, b, a).findings[0].kind == "unit"
     assert against(locked_digests, b, b).digests_only  # that is not the locked one
+
+
+def test_the_page_lists_every_kind_of_finding():
+    sources = (ROOT / "leapp/bundle").glob("*diff*.py")
+    kinds = {
+        kind
+        for path in sources
+        for kind in re.findall(r"""(?:kind[:=, ]+|kind = |kind, step = )"([a-z-]{4,})\"""", path.read_text())
+    }
+    assert {"rate", "op-changed", "constant-rearranged", "node-added"} <= kinds
+    page = (ROOT / "docs/diff.md").read_text()
+    assert [kind for kind in sorted(kinds) if f"`{kind}`" not in page] == []
 
 
 # --- bad input -----------------------------------------------------------------------------------------------------
