@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from leapp._spec import JSON
+    from leapp.build.locked import Checked
+    from leapp.errors import LockNotMetError
     from leapp.manifest.model import Manifest
     from leapp.report.facts import Facts
 
@@ -156,6 +158,17 @@ def _parser() -> argparse.ArgumentParser:
         "--no-reproduce", action="store_true", help="do not run each entry once more with everything varied"
     )
 
+    lock = _command(commands, "lock", _lock, "write the digests that manifests are expected to give beside them")
+    _add_manifests(lock)
+    lock.add_argument("--update", action="store_true", help="accept bundles that differ from what is locked")
+    lock.add_argument(
+        "--jobs", "-j", metavar="N", type=number_of_jobs, help="pipelines built at once (default: one per CPU)"
+    )
+    lock.add_argument(
+        "--out", metavar="DIR", type=Path, default=Path(DEFAULT_OUT), help="where bundles are (default: %(default)s)"
+    )
+    lock.add_argument("--no-reproduce", action="store_true", help="as of `leapp build`, for what has to be built")
+
     check = _command(commands, "check", _check, "validate manifests without building")
     _add_manifests(check)
 
@@ -164,6 +177,13 @@ def _parser() -> argparse.ArgumentParser:
 
     verify = _command(commands, "verify", _verify, "check digests and structure of bundles; nothing is executed")
     _add_bundles(verify, "+")
+    verify.add_argument(
+        "--lock",
+        metavar="FILE",
+        type=Path,
+        help="hold them against this lock, or a folder of locks (default: the one "
+        "beside the manifest, where it is found)",
+    )
 
     difference = _command(commands, "diff", _diff, "show why two bundles differ, and which version step that asks for")
     difference.add_argument("first", metavar="A", type=Path, help="a bundle's folder, or a lock (NAME.lock)")
@@ -318,6 +338,32 @@ def _build(arguments: argparse.Namespace) -> int:
     return max((result.exit_code for result in results), default=EXIT_OK)
 
 
+def _lock(arguments: argparse.Namespace) -> int:
+    from leapp.build.plan import make_plan
+    from leapp.build.relock import lock_manifests
+    from leapp.build.reproduce import chosen
+    from leapp.report.locks import show
+    from leapp.report.progress import BuildProgress
+    from leapp.report.text import Printer
+
+    plan = make_plan(
+        _manifests(arguments),
+        out=arguments.out,
+        environment=os.environ,
+        vary=None if arguments.no_reproduce else chosen(None),
+    )
+    jobs = min(arguments.jobs or len(os.sched_getaffinity(0)), len(plan.pipelines))
+    if arguments.json:
+        locked = lock_manifests(plan, update=arguments.update, jobs=jobs)
+        for each in locked:
+            _print_json(each.as_json())
+    else:
+        with BuildProgress(Printer(sys.stderr)) as progress:
+            locked = lock_manifests(plan, update=arguments.update, jobs=jobs, on_stage=progress.on_stage)
+        show(locked, Printer(sys.stdout))
+    return max((each.exit_code for each in locked), default=EXIT_OK)
+
+
 def _check(arguments: argparse.Namespace) -> int:
     from leapp.report.text import Printer
 
@@ -351,12 +397,20 @@ def _schema(_arguments: argparse.Namespace) -> int:
 
 
 def _verify(arguments: argparse.Namespace) -> int:
-    from leapp.bundle.read import verify
+    from leapp.build.locked import check_bundle
+    from leapp.bundle.read import load, verify
+    from leapp.errors import LockNotMetError
     from leapp.report.text import Cell, Printer
 
     def one(path: Path) -> int:
         report = verify(path)
         sound = report.ok and report.status == "ok"
+        lock, differs = None, None
+        if report.ok:  # a damaged bundle is not what it says that it is
+            try:
+                lock = check_bundle(load(path), arguments.lock)
+            except LockNotMetError as error:
+                differs, sound = error, False
         if arguments.json:
             _print_json(
                 {
@@ -371,6 +425,7 @@ def _verify(arguments: argparse.Namespace) -> int:
                         {"kind": each.kind.value, "path": each.path, "detail": each.detail} for each in report.problems
                     ],
                     "notes": list(report.notes),
+                    "lock": _lock_json(lock, differs),
                 }
             )
         else:
@@ -382,9 +437,26 @@ def _verify(arguments: argparse.Namespace) -> int:
             )
             for note in report.notes:
                 printer.line(Cell(f"note: {note}", "warn"))
+            if differs is not None:
+                _say(str(differs), "bad")
+            elif lock is not None:
+                printer.line(Cell("  lock  ", "soft"), f"{lock.file} ({lock.platform}): {lock.standing}")
         return EXIT_OK if sound else EXIT_CHECK_FAILED
 
     return _each(arguments, arguments.bundles, one)
+
+
+def _lock_json(lock: Checked | None, differs: LockNotMetError | None) -> JSON:
+    if differs is not None:
+        facts = differs.facts
+        lines: list[JSON] = [*facts["lines"]]
+        return {
+            "file": str(facts["lock"]),
+            "platform": facts["platform"],
+            "standing": "differs",
+            "differences": lines,
+        }
+    return None if lock is None else lock.as_json()
 
 
 def _diff(arguments: argparse.Namespace) -> int:

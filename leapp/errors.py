@@ -917,11 +917,11 @@ class BuildError(LeappError, RuntimeError):
 
 
 class LockError(LeappError, ValueError):
-    """A lock file cannot be read; all its problems are listed."""
+    """A lock is not there or cannot be read; all its problems are listed."""
 
     exit_code = 2
     what = "{count} problem(s) in a lock:\n{detail}"
-    remedy = "A lock is written by `leapp lock`, not by hand. Take it from version control again, or remove it and lock anew."
+    remedy = "`leapp lock` writes locks. Take a damaged one from version control again, or remove it and lock anew."
 
 
 class LockPlatformError(LeappError, KeyError):
@@ -937,7 +937,7 @@ class LockPlatformError(LeappError, KeyError):
 class LockNotMetError(BuildError, AssertionError):
     """A bundle is not the one that is locked."""
 
-    what = "{manifest}: the bundle is not the one that {lock} has for {platform}:\n{detail}"
+    what = "{subject}: the bundle is not the one that {lock} has for {platform}:\n{detail}"
     remedy = "{advice}"
 
 

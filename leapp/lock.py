@@ -116,7 +116,7 @@ def read(path: Path, *, name: str | None = None) -> Lock:
 
     Args:
         path: the file.
-        name: the pipeline that it must be of; None: any.
+        name: the pipeline that it has to be of; None: any.
 
     Raises:
         LockError: with all problems of the file; ``facts["problems"]`` holds them as ``Problem`` values.
@@ -128,7 +128,7 @@ def read(path: Path, *, name: str | None = None) -> Lock:
     reader = _Reader(str(path), document.lines)
     lock = reader.lock(document.data)
     if name is not None and lock.name not in {name, ""}:
-        reader.problem(("name",), f"this is the lock of {lock.name!r}, and the manifest beside it is {name!r}.")
+        reader.problem(("name",), f"this is the lock of {lock.name!r}, not of {name!r}.")
     if reader.problems:
         raise _error(reader.problems)
     return lock
@@ -149,14 +149,17 @@ def read_if_there(path: Path, *, name: str | None = None) -> Lock | None:
     return read(path, name=name) if os.path.lexists(path) else None
 
 
-def find(place: Path, name: str) -> Path | None:
-    """The lock of a pipeline: ``place`` itself where it is a file, else the one in that folder that bears the name.
+def find(place: Path, name: str) -> Path:
+    """The lock of a pipeline: ``place`` itself, or the one in that folder that bears the name.
 
-    Raises LockError where a file that has to be looked into is none.
+    Raises LockError where there is none, or a file that has to be looked into is none.
     """
     if not place.is_dir():
         return place
-    return next((path for path in sorted(place.glob(f"*{SUFFIX}")) if read(path).name == name), None)
+    found = next((path for path in sorted(place.glob(f"*{SUFFIX}")) if read(path).name == name), None)
+    if found is None:
+        raise _error([Problem(str(place), f"no lock (*{SUFFIX}) of {name!r} in this folder.")])
+    return found
 
 
 def write(path: Path, lock: Lock) -> None:

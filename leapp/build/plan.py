@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from leapp.build._messages import SessionRequest
 from leapp.build.isolate import environment_digests
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from leapp.manifest.model import Manifest
+
+REFUSED_FOLDER: Final = ".refused"
+"""Below the output folder: bundles that are not what is locked, until their pipelines are built again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,8 @@ class PipelinePlan:
     """What the reproduction varies, which may be nothing; None: there is no reproduction."""
     probe: bool = True
     """Whether the entry runs again on other data before its bundle is believed."""
+    locked: bool = True
+    """Whether the bundle must be the one that is locked beside the manifest, where there is a lock."""
 
     @property
     def name(self) -> str:
@@ -50,6 +55,11 @@ class PipelinePlan:
     def own_interpreter(self) -> bool:
         """Whether the session runs in the interpreter that runs the build."""
         return self.python == sys.executable
+
+    @property
+    def refused(self) -> Path:
+        """Where the bundle is kept when it is not the one that is locked: ``<out>/.refused/<name>/<version>``."""
+        return self.target.parents[1] / REFUSED_FOLDER / self.name / self.version
 
     def request(self, save_path: Path) -> SessionRequest:
         """What the session process is told, when its bundle is to be written below ``save_path``."""
@@ -73,6 +83,7 @@ def make_plan(
     strict: bool = False,
     vary: tuple[str, ...] | None = None,
     probe: bool = True,
+    locked: bool = True,
 ) -> BuildPlan:
     """Decide what is built where.
 
@@ -84,6 +95,7 @@ def make_plan(
         strict: everything that leaves the trace is an error.
         vary: what the reproduction of each pipeline varies; None: there is none.
         probe: whether each entry runs again on other data.
+        locked: whether bundles must be those that are locked beside the manifests.
     """
     pipelines = tuple(
         PipelinePlan(
@@ -95,6 +107,7 @@ def make_plan(
             strict=strict,
             vary=vary,
             probe=probe,
+            locked=locked,
         )
         for manifest in manifests
     )

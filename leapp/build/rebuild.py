@@ -80,7 +80,7 @@ def reproduce_manifests(
     """
     names = chosen(vary)
     with tempfile.TemporaryDirectory(prefix="leapp-rebuild-", ignore_cleanup_errors=True) as out:
-        plan = make_plan(load([path]), out=Path(out), environment=os.environ, vary=names, probe=False)
+        plan = make_plan(load([path]), out=Path(out), environment=os.environ, vary=names, probe=False, locked=False)
         results = build(plan, on_stage=on_stage)
     return tuple(Rebuilt(each.plan, None, each.reproduction, each.error, each.details) for each in results)
 

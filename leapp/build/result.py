@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from leapp._spec import JSON
+    from leapp.build.locked import Checked
     from leapp.build.plan import PipelinePlan
     from leapp.build.reproduce import ReproductionRecord
     from leapp.errors import LeappError
@@ -51,6 +52,8 @@ class PipelineResult:
     """All that the session printed; kept only for failures."""
     reproduction: ReproductionRecord | None = None
     """How the bundle came out once more; None where it was not tried."""
+    lock: Checked | None = None
+    """How it stands to the lock beside the manifest; None where there is no lock, or the bundle is not published."""
     wall_s: float = 0.0
     peak_memory_bytes: int = 0
     """Of the session, by the time its bundle was written."""
@@ -77,6 +80,7 @@ class PipelineResult:
             "checks": [row.as_json() for row in self.checks],
             "notes": list(self.notes),
             "reproduction": None if self.reproduction is None else self.reproduction.as_json(),
+            "lock": None if self.lock is None else self.lock.as_json(),
             "error": error_json(self.error, self.details),
             "log": None if self.log is None else str(self.log),
             "variables": dict(self.plan.variables),

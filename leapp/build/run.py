@@ -17,15 +17,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from leapp._canonical import readable_json
+from leapp._canonical import readable_json, sha256_file
 from leapp._version import __version__
 from leapp.build._messages import READS_FILE, EndingKind, ProbeRequest, SessionRequest
 from leapp.build.isolate import GRACE_S, HowEnded, run_session, session_environment
+from leapp.build.locked import check_built, lock_of, remove_refused
 from leapp.build.mirror import make_mirror, project_files
 from leapp.build.reads import Reads
 from leapp.build.reproduce import inputs_of, reproduce_stage
 from leapp.build.result import PipelineResult, Stage
 from leapp.bundle import read, write
+from leapp.bundle.digests import SESSION_FILE
 from leapp.errors import (
     BuildCancelledError,
     BuildError,
@@ -35,6 +37,7 @@ from leapp.errors import (
     FrozenDataError,
     InterpreterError,
     LeappError,
+    LockNotMetError,
     MissingDependencyError,
     NotReproducibleError,
     SecondSessionError,
@@ -51,6 +54,7 @@ if TYPE_CHECKING:
 
     from leapp._spec import JSON
     from leapp.build.isolate import SessionOutcome
+    from leapp.build.locked import Checked
     from leapp.build.plan import BuildPlan, PipelinePlan
     from leapp.build.reproduce import ReproductionRecord
 
@@ -204,6 +208,8 @@ def _build_pipeline(context: _Context) -> PipelineResult:
         result = PipelineResult(plan, error=fault, log=log)
     if result.error is None:
         context.log.unlink(missing_ok=True)
+        if result.published:
+            remove_refused(plan)
     context.on_stage(plan, Stage.DONE)
     return replace(result, wall_s=time.monotonic() - started)
 
@@ -243,6 +249,8 @@ def _ready(context: _Context) -> None:
         raise BuildCancelledError(manifest=plan.manifest.shown)
     if plan.only is None:
         write.ensure_replaceable(plan.target)
+        if plan.locked:
+            lock_of(plan)  # it can be read: better known now than when all is done
     if not plan.own_interpreter:
         _check_interpreter(plan)
 
@@ -582,6 +590,7 @@ def _add_evidence(context: _Context, traced: _Traced) -> None:
     record: dict[str, JSON] = {
         "schema": 1,
         "manifest": context.plan.manifest.path.relative_to(context.plan.manifest.root).as_posix(),
+        "manifest_sha256": sha256_file(context.plan.manifest.path),
         "entry": context.plan.manifest.pipeline.entry.text,
         "seed": session.seed,
         "threads": session.threads,
@@ -594,7 +603,7 @@ def _add_evidence(context: _Context, traced: _Traced) -> None:
     evidence = traced.folder / "evidence"
     if traced.reads is not None:
         (evidence / "reads.json").write_bytes(readable_json(traced.reads.as_json()))
-    (evidence / "session.json").write_bytes(readable_json(record))
+    (traced.folder / SESSION_FILE).write_bytes(readable_json(record))
     if traced.printed:
         (evidence / "session.log").write_bytes(traced.printed)
     # The page was drawn when the bundle was; now it can say what became of it.
@@ -608,5 +617,16 @@ def _publish(context: _Context, traced: _Traced, result: PipelineResult) -> Pipe
         return replace(result, bundle=traced.folder)
     if context.cancel.is_set():
         raise BuildCancelledError(manifest=plan.manifest.shown)
+    lock = _held_against_lock(context, traced.folder) if plan.locked else None
     write.publish(traced.folder, plan.target)
-    return replace(result, bundle=plan.target, published=True)
+    notes = (*result.notes, lock.note) if lock is not None and lock.note else result.notes
+    return replace(result, bundle=plan.target, published=True, lock=lock, notes=notes)
+
+
+def _held_against_lock(context: _Context, folder: Path) -> Checked | None:
+    """What the lock says of a bundle; where it is another one, the bundle is kept beside those that are published."""
+    try:
+        return check_built(context.plan, folder)
+    except LockNotMetError:
+        write.publish(folder, context.plan.refused)
+        raise

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from leapp.bundle.schema import NodeManifest
 
 READS_FILE: Final = "evidence/reads.json"
+SESSION_FILE: Final = "evidence/session.json"
+"""How the session of a build was set up, and from which manifest."""
 SYSTEM: Final = "system information"
 """Section of the runtime file that holds the tool chain."""
 OS: Final = "os"

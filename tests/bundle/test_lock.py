@@ -118,7 +118,8 @@ def test_a_lock_is_found_beside_its_manifest(tmp_path, file):
     assert lock.read_if_there(file).name == "two"
     assert lock.read_if_there(tmp_path / "other.lock") is None
     assert lock.find(tmp_path, "two") == file
-    assert lock.find(tmp_path, "three") is None
+    with pytest.raises(LockError, match="no lock .* of 'three' in this folder"):
+        lock.find(tmp_path, "three")
     assert lock.find(file, "three") == file
 
 
@@ -224,7 +225,7 @@ def test_the_lock_of_another_pipeline_is_refused(tmp_path):
     (tmp_path / "p.lock").write_text(GOOD)
     assert lock.read(tmp_path / "p.lock", name="p").sections["linux-x86_64"].bundle == D1
     (found,) = problems(tmp_path, GOOD, name="q")
-    assert found == "2, name: this is the lock of 'p', and the manifest beside it is 'q'."
+    assert found == "2, name: this is the lock of 'p', not of 'q'."
 
 
 def test_a_file_that_is_not_there(tmp_path):
