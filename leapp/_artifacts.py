@@ -18,7 +18,7 @@ from leapp.graph.check import check_graph, check_replays
 from leapp.graph.dump import graph_digest, graph_json, graph_text, op_counts
 from leapp.graph.passes import EXPORT_PASSES
 from leapp.replay import DRAWS, FormatReport, NodeReport, replay, sample_labels
-from leapp.trace.node import spec_of
+from leapp.trace.recording import spec_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

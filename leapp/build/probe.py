@@ -43,7 +43,8 @@ if TYPE_CHECKING:
     from leapp.graph._base import NodeGraph
     from leapp.manifest.model import Manifest
     from leapp.trace.escapes import Note
-    from leapp.trace.node import NodeTrace, Recording
+    from leapp.trace.node import NodeTrace
+    from leapp.trace.recording import Recording
     from leapp.trace.session import Session
 
 VALUE_LIMIT_BYTES: Final = 1 << 20

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import torch
     from torch import fx
 
-    from leapp.trace.node import Recording
+    from leapp.trace.recording import Recording
 
 ATTRIBUTE: Final = "_leapp"
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from leapp.ops._np_samples import Sample
     from leapp.ops._row import Row
-    from leapp.trace.node import Recording
+    from leapp.trace.recording import Recording
     from leapp.trace.source import Place
 
 

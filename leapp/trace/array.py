@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from leapp.ops._np_checks import Check
-    from leapp.trace.node import Recording
+    from leapp.trace.recording import Recording
 
 _power: Any = np.ndarray.__pow__
 

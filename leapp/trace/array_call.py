@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from leapp.ops._np_checks import Check
-    from leapp.trace.node import Recording
     from leapp.trace.recorder import Recorder
+    from leapp.trace.recording import Recording
     from leapp.trace.source import Place
 
 _view: Any = np.ndarray.view

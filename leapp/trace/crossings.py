@@ -20,7 +20,7 @@ from leapp.trace.tensor import open_recording
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leapp.trace.node import Recording
+    from leapp.trace.recording import Recording
     from leapp.trace.session import Session
 
 _SCRIPTED: tuple[Any, ...] = (torch._C.ScriptFunction, torch._C.ScriptMethod)

@@ -23,7 +23,7 @@ from leapp.trace.tensor import Call, first_value, rebound, write_down
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from leapp.trace.node import Recording
+    from leapp.trace.recording import Recording
     from leapp.trace.session import Session
 
 

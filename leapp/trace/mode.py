@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from leapp.ops._row import Row
     from leapp.trace._lineage import Value
     from leapp.trace.dispatched import DispatchWatch
-    from leapp.trace.node import Recording
+    from leapp.trace.recording import Recording
     from leapp.trace.session import Session
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import CodeType
 
-    from leapp.trace.node import Recording
+    from leapp.trace.recording import Recording
     from leapp.trace.source import Place
 
 

@@ -35,7 +35,7 @@ from leapp.trace.tensor import TRACED
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from leapp.trace.node import Recording
+    from leapp.trace.recording import Recording
 
 # The bindings have no complete stubs.
 _C: Any = torch._C

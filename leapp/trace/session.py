@@ -40,8 +40,9 @@ from leapp.trace.dispatched import DispatchWatch
 from leapp.trace.escapes import EscapePolicy
 from leapp.trace.mode import NodeMode
 from leapp.trace.module_state import original
-from leapp.trace.node import CollectorPause, GivenModule, NodeTrace, Recording, as_tensor, tag_outputs
+from leapp.trace.node import CollectorPause, GivenModule, NodeTrace
 from leapp.trace.patches import Patches
+from leapp.trace.recording import Recording, as_tensor, tag_outputs
 from leapp.trace.source import Place, caller, source_line
 from leapp.trace.state import States, flat_states, form_of, form_text, port_of
 from leapp.trace.tensor import mark, note_lost, unmark

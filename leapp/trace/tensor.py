@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from torch import fx
 
     from leapp.ops._row import Expansion
-    from leapp.trace.node import Recording
+    from leapp.trace.recording import Recording
     from leapp.trace.session import Session
 
 _no_subclass: Any = torch._C.DisableTorchFunctionSubclass
