@@ -145,6 +145,19 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"leapp {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
 
+    init = _command(commands, "init", _init, "write what a project needs to build its pipelines; overwrite nothing")
+    init.add_argument(
+        "--from",
+        metavar="SCRIPT",
+        type=Path,
+        dest="script",
+        help="gets a manifest; it is read, not run",
+    )
+    init.add_argument("--ci", choices=("github",), help="write a workflow as well: cache, export, verify, upload")
+    init.add_argument(
+        "--force", metavar="FILE", type=Path, action="append", default=[], help="may be replaced (repeatable)"
+    )
+
     build = _command(commands, "build", _build, "build pipelines from manifests and publish their bundles")
     _add_manifests(build)
     build.add_argument("--only", metavar="NODE", help="trace all, but write and check this node alone; publish nothing")
@@ -308,6 +321,18 @@ def tolerance(text: str) -> float:
 
 
 # --- commands ------------------------------------------------------------------------------------------------------
+
+
+def _init(arguments: argparse.Namespace) -> int:
+    from leapp.init.command import initialize, show
+    from leapp.report.text import Printer
+
+    done = initialize(Path.cwd(), script=arguments.script, ci=arguments.ci, force=arguments.force)
+    if arguments.json:
+        _print_json(done.as_json())
+    else:
+        show(done, Printer(sys.stdout))
+    return EXIT_OK
 
 
 def _build(arguments: argparse.Namespace) -> int:

@@ -912,6 +912,22 @@ class NoManifestsError(LeappError, FileNotFoundError):
     remedy = "{advice}"
 
 
+class ScriptError(LeappError, ValueError):
+    """``leapp init --from`` cannot make a manifest of a script."""
+
+    exit_code = 2
+    what = "{script}: {why}."
+    remedy = "{advice}"
+
+
+class NotWrittenByInitError(LeappError, ValueError):
+    """``leapp init --force`` names a file that it would not write."""
+
+    exit_code = 2
+    what = "--force names {file}, which is not among what `leapp init` writes with these arguments."
+    remedy = "It writes: {known}."
+
+
 class BuildError(LeappError, RuntimeError):
     """A pipeline could not be built."""
 

@@ -1,0 +1,1 @@
+"""``leapp init``: what a repository needs to build its pipelines, written after a look at it."""

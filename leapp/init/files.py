@@ -1,0 +1,343 @@
+"""The texts that ``leapp init`` writes, and how they come to lie on disk: nothing that is there is overwritten."""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import json
+import os
+import re
+import sys
+import tempfile
+import tomllib
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from leapp.errors import NotWrittenByInitError, OutputFileError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from leapp.init.script import Script
+    from leapp.init.source import Source
+
+NOXFILE: Final = "noxfile.py"
+WORKFLOW: Final = ".github/workflows/leapp.yml"
+VARIABLE: Final = "LEAPP_REQUIREMENT"
+"""Names another source of LEAPP to a written noxfile."""
+_BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file that is to be there."""
+
+    path: str
+    """Relative to the project."""
+    text: str
+
+
+class Action(StrEnum):
+    """What became of a file."""
+
+    WRITTEN = "written"
+    REPLACED = "replaced"
+    SAME = "same"
+    """It is there already, as it would be written."""
+    KEPT = "kept"
+    """It is there, is another one, and was left alone."""
+
+
+# --- texts ----------------------------------------------------------------------------------------------------------
+
+
+def manifest_file(script: Script) -> File:
+    """``manifests/NAME.toml`` for a script; what the script does not say stands there as a comment."""
+    lines = [
+        f"# The pipeline of {_printable(script.file)}: `leapp build manifests/{script.name}.toml` builds it, and",
+        "# `leapp schema` prints all keys that a manifest may have.",
+        "schema = 1",
+        "",
+        "[pipeline]",
+        f"name = {_toml(script.name)}",
+        'version = "0.1.0"',
+        f"entry = {_toml(script.entry)}",
+        *_arguments(script),
+        *_rate(script),
+        "",
+        *_nodes(script),
+        "# [export]",
+        '# formats = ["onnx", "pt2"]  # for all nodes; without it the script\'s export_with, else ONNX',
+    ]
+    if script.inputs:
+        lines += [
+            "",
+            "[session]",
+            f"inputs = {_toml([*map(glob.escape, script.inputs)])}  # files that the entry reads",
+        ]
+    lines += ["", *_probe(script)]
+    return File(f"manifests/{script.name}.toml", "\n".join(lines) + "\n")
+
+
+def _arguments(script: Script) -> list[str]:
+    if script.missing:
+        wanted = ", ".join(f"{name} = ..." for name in script.missing)
+        also = "".join(f"{_toml_key(name)} = {_toml(value)}, " for name, value in script.args.items())
+        return [f"# args = {{ {also}{wanted} }}  # the entry needs these: fill them in"]
+    if script.args:
+        return [f"args = {_toml(dict(script.args))}"]
+    # A callable takes keywords, a script a command line.
+    is_script = ":" not in script.entry
+    return ["# argv = []  # its command line"] if is_script else []
+
+
+def _rate(script: Script) -> list[str]:
+    if script.frequency_hz is None:
+        return ["# frequency_hz = 50  # how often a runtime has to run it"]
+    return [f"frequency_hz = {_toml(script.frequency_hz)}"]
+
+
+def _nodes(script: Script) -> list[str]:
+    lines = []
+    if script.nodes:
+        lines.append("# Nodes, each of which may have settings of its own below [nodes.NAME]:")
+        lines += [f"#   {_printable(name)} ({_printable(str(place))})" for name, place in script.nodes.items()]
+    if script.computed:
+        places = ", ".join(map(str, script.computed[:3]))
+        lines.append(f"# Nodes whose names only running tells: {_printable(places)}")
+    if len(script.starts) > 1:
+        names = ", ".join(map(_printable, script.starts))
+        lines += [
+            f"# The script starts several sessions ({names}); if more than one runs, name the",
+            f"# one that counts below [pipeline]: trace = {_toml(script.starts[0])}",
+        ]
+    return [*lines, ""] if lines else []
+
+
+def _probe(script: Script) -> list[str]:
+    lines = ["# A second run on other data shows what was frozen from the first one's."]
+    if script.seed is None:
+        return [*lines, '# [probe]  # args, argv or inputs of it; ports."NODE/PORT" = { range = [-1, 1] }']
+    return [*lines, "[probe]", f"args = {{ seed = {script.seed + 1} }}"]
+
+
+def noxfile(source: Source, pins: Mapping[str, str], root: Path) -> File:
+    """``noxfile.py`` with the sessions ``export`` and ``verify``."""
+    chain = "\n".join(f'    "{name}=={version}",' for name, version in pins.items())
+    text = _NOXFILE.format(
+        requirement=_requirement(source, root),
+        variable=VARIABLE,
+        chain=f"[\n{chain}\n]" if chain else "[]",
+        project=json.dumps(_project_install(root)),
+    )
+    return File(NOXFILE, text)
+
+
+def _requirement(source: Source, root: Path) -> str:
+    """The requirement as Python; a path inside the project stays right where the project is elsewhere."""
+    if source.local is not None and source.local.is_relative_to(root):
+        inside = source.local.relative_to(root).as_posix()
+        head = source.requirement.partition("@")[0]
+        return f'f"{head}@ {{Path({inside!r}).resolve().as_uri()}}"'
+    return json.dumps(source.requirement)
+
+
+def _project_install(root: Path) -> list[str]:
+    """What pip has to be told for the entries to find what they import."""
+    try:
+        project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))
+    except (OSError, ValueError):
+        project = {}
+    if project.get("project", {}).get("name") or "poetry" in project.get("tool", {}) or (root / "setup.py").is_file():
+        return ["-e", "."]
+    return ["-r", "requirements.txt"] if (root / "requirements.txt").is_file() else []
+
+
+_NOXFILE: Final = '''\
+"""`nox -l` lists what there is, `nox -s NAME -- ARGUMENTS` runs it. Written by `leapp init`, yours to change."""
+
+import os
+from pathlib import Path
+
+import nox
+
+# LEAPP from where it came when this was written. (The name `leapp` on the public index is another package.)
+LEAPP = os.environ.get("{variable}") or {requirement}
+# These decide the bytes of a bundle: change them when you mean to, then `leapp lock --update`.
+TOOL_CHAIN = {chain}
+# What the entries import.
+PROJECT = {project}
+
+nox.options.sessions = ["export"]
+
+
+@nox.session(reuse_venv=True)
+def export(session):
+    """Build all of manifests/ into dist/, each checked and reproduced. Arguments: those of `leapp build`."""
+    install(session)
+    leapp(session, "check")
+    leapp(session, "build", "--out", "dist", *session.posargs)
+
+
+@nox.session(reuse_venv=True)
+def verify(session):
+    """Check every file of the bundles in dist/, build each again with everything varied, and compare the bytes."""
+    bundles = sorted(str(each.parent) for each in Path("dist").glob("*/*/bundle.json"))
+    if not bundles:
+        session.error("dist/ holds no bundle: `nox -s export` makes them.")
+    install(session)
+    leapp(session, "verify", *bundles)
+    leapp(session, "reproduce", *bundles, *session.posargs)
+
+
+def install(session):
+    if session.venv_backend != "none":  # under `nox --no-venv`, what is there is taken
+        session.install(LEAPP, *TOOL_CHAIN, *PROJECT)
+
+
+def leapp(session, *arguments):
+    session.run("python", "-m", "leapp", *arguments, external=True)
+'''
+
+
+def workflow(source: Source, root: Path) -> File:
+    """A GitHub workflow: cache, export, verify, upload."""
+    with_checkout = []
+    if _mentions(root / ".gitattributes", "filter=lfs"):
+        with_checkout.append("lfs: true")
+    if (root / ".gitmodules").is_file():
+        with_checkout.append("submodules: recursive")
+    checkout = "\n        with:" + "".join(f"\n          {each}" for each in with_checkout) if with_checkout else ""
+    requirement = ""
+    if source.local is not None and not source.local.is_relative_to(root):
+        requirement = (
+            f"\n      # LEAPP came from {_printable(str(source.local))}, which is not there. This variable of the"
+            f"\n      # repository says where pip finds it: leapp-build[build] @ git+https://...@COMMIT"
+            f"\n      {VARIABLE}: ${{{{ vars.{VARIABLE} }}}}"
+        )
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    text = _WORKFLOW.replace("@CHECKOUT@", checkout).replace("@PYTHON@", python).replace("@ENV@", requirement)
+    return File(WORKFLOW, text)
+
+
+_WORKFLOW: Final = """\
+# Builds the pipelines of manifests/ on every push, proves them, and keeps the bundles. Written by `leapp init`.
+name: leapp
+
+on:
+  push:
+  pull_request:
+
+permissions:
+  contents: read
+
+jobs:
+  bundles:
+    runs-on: ubuntu-24.04 # a fixed image: locks hold digests per platform
+    timeout-minutes: 60
+    env:
+      PIP_EXTRA_INDEX_URL: https://download.pytorch.org/whl/cpu # torch without the libraries of graphics cards@ENV@
+    steps:
+      - uses: actions/checkout@v4@CHECKOUT@
+      - uses: actions/setup-python@v5
+        with:
+          python-version: "@PYTHON@"
+          cache: pip
+          cache-dependency-path: noxfile.py
+      # Pipelines that nothing changed for are taken from here, not built.
+      - uses: actions/cache@v4
+        with:
+          path: ~/.cache/leapp
+          key: leapp-${{ runner.os }}-${{ runner.arch }}-${{ github.sha }}
+          restore-keys: leapp-${{ runner.os }}-${{ runner.arch }}-
+      - run: python -m pip install nox
+      - run: python -m nox -s export
+      - run: python -m nox -s verify
+      - uses: actions/upload-artifact@v4
+        if: ${{ !cancelled() }} # of a failed build, what its sessions printed
+        with:
+          name: bundles
+          path: dist/
+          include-hidden-files: true
+          if-no-files-found: ignore
+"""
+
+
+def _mentions(path: Path, word: str) -> bool:
+    try:
+        return word in path.read_text("utf-8", "replace")
+    except OSError:
+        return False
+
+
+def _printable(text: str) -> str:
+    """Text that can stand in a comment."""
+    return text if text.isprintable() else ascii(text)
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        pairs = ", ".join(f"{_toml_key(key)} = {_toml(each)}" for key, each in value.items())
+        return f"{{ {pairs} }}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_toml, value))}]"
+    # JSON's other scalars are TOML's, but for DEL, which TOML wants escaped.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _toml_key(key: str) -> str:
+    return key if _BARE_KEY.fullmatch(key) else _toml(key)
+
+
+# --- disk -----------------------------------------------------------------------------------------------------------
+
+
+def write_files(root: Path, files: Sequence[File], *, force: Sequence[Path] = ()) -> list[tuple[File, Action]]:
+    """Write what is not there yet, and replace what ``force`` names.
+
+    Raises:
+        NotWrittenByInitError: ``force`` names a file that is none of these; nothing is written then.
+        OutputFileError: the operating system refused.
+    """
+    targets = {os.path.normpath((root / file.path).absolute()): file for file in files}
+    forced = {os.path.normpath(each.absolute()): each for each in force}
+    for path, given in forced.items():
+        if path not in targets:
+            raise NotWrittenByInitError(file=str(given), known=", ".join(file.path for file in files) or "nothing")
+    return [(file, _write(Path(path), file.text, forced=path in forced)) for path, file in targets.items()]
+
+
+def _write(path: Path, text: str, *, forced: bool) -> Action:
+    data = text.encode()
+    try:
+        if os.path.lexists(path):
+            if path.is_file() and path.read_bytes() == data:
+                return Action.SAME
+            if not forced:
+                return Action.KEPT
+            _replace(path, data)
+            return Action.REPLACED
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("xb") as file:  # not even one that appeared since is overwritten
+            file.write(data)
+    except FileExistsError:
+        return Action.KEPT
+    except OSError as error:
+        raise OutputFileError(path=str(path), why=error.strerror or str(error)) from error
+    return Action.WRITTEN
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """In one step: whoever reads meanwhile sees the old file or the new one."""
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        Path(name).chmod(0o644)
+        Path(name).replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            Path(name).unlink()
+        raise

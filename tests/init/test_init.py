@@ -1,0 +1,311 @@
+"""``leapp init`` in a project: what it writes works as it is, and nothing that is there is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+
+from leapp import cli
+from leapp.init.files import Action, manifest_file, noxfile, workflow
+from leapp.init.script import Place, Script
+from leapp.init.source import Source
+from leapp.manifest.load import load_one
+
+SCRIPT = """\
+import torch
+import leapp
+from leapp import annotate
+
+SCALE = torch.tensor([0.5, 2.0])
+
+
+def main(seed=0):
+    torch.manual_seed(seed)
+    leapp.start("tiny")
+    x = annotate.input_tensors("scale", {"x": torch.randn(2)})
+    annotate.output_tensors("scale", {"y": x * SCALE}, export_with="jit")
+    leapp.stop()
+    leapp.compile_graph(graph_configs=leapp.GraphConfigs(frequency=50))
+
+
+if __name__ == "__main__":
+    main()
+"""
+RELEASED = Source("leapp-build[build]==1.2.0")
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch) -> Path:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "tiny.py").write_text(SCRIPT)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_one_annotated_script_needs_no_arguments(here, capsys):
+    assert cli.main(["init"]) == 0
+    out = capsys.readouterr().out
+    assert "written  manifests/tiny.toml" in out
+    assert "written  noxfile.py" in out
+    assert "leapp build manifests/tiny.toml" in out
+    assert max(map(len, out.splitlines())) <= 120
+    manifest = load_one(here / "manifests/tiny.toml")
+    assert manifest.pipeline.entry.text == "tiny.py:main"
+    assert manifest.pipeline.frequency_hz == 50
+    assert manifest.probe_args() == {"seed": 1}
+    assert not (here / ".github").exists()
+
+
+def test_a_second_time_changes_nothing(here, capsys):
+    assert cli.main(["init", "--from", "tiny.py", "--ci", "github"]) == 0
+    before = {path: path.read_bytes() for path in here.rglob("*.*") if path.is_file()}
+    capsys.readouterr()
+    assert cli.main(["init", "--from", "tiny.py", "--ci", "github", "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert {each["action"] for each in record["files"]} == {"same"}
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_what_is_there_stays_and_what_it_would_be_is_shown(here, capsys):
+    (here / "noxfile.py").write_text("# mine\n")
+    assert cli.main(["init"]) == 0
+    out = capsys.readouterr().out
+    assert "kept     noxfile.py" in out
+    assert "--force noxfile.py replaces it" in out
+    assert "| def verify(session):" in out
+    assert (here / "noxfile.py").read_text() == "# mine\n"
+    assert cli.main(["init", "--from", "tiny.py", "--force", "noxfile.py"]) == 0
+    assert "replaced noxfile.py" in capsys.readouterr().out
+    assert "def export" in (here / "noxfile.py").read_text()
+
+
+def test_force_is_for_the_file_that_is_named(here, capsys):
+    (here / "noxfile.py").write_text("# mine\n")
+    (here / "manifests").mkdir()
+    (here / "manifests/tiny.toml").write_text("# mine too\n")
+    assert cli.main(["init", "--from", "tiny.py", "--force", "manifests/tiny.toml"]) == 0
+    assert (here / "noxfile.py").read_text() == "# mine\n"
+    assert "entry =" in (here / "manifests/tiny.toml").read_text()
+    capsys.readouterr()
+    assert cli.main(["init", "--from", "tiny.py", "--force", "tiny.py"]) == 2
+    assert "--force names tiny.py" in capsys.readouterr().err
+    assert (here / "tiny.py").read_text() == SCRIPT
+
+
+@pytest.mark.parametrize("kind", ["dangling link", "folder"])
+def test_what_is_no_file_is_kept_too(here, capsys, kind):
+    if kind == "folder":
+        (here / "noxfile.py").mkdir()
+    else:
+        (here / "noxfile.py").symlink_to("elsewhere.py")
+    assert cli.main(["init"]) == 0
+    assert "kept     noxfile.py" in capsys.readouterr().out
+    assert not (here / "elsewhere.py").exists()
+
+
+def test_several_scripts_are_listed(here, capsys):
+    (here / "other.py").write_text(SCRIPT)
+    (here / ".venv").mkdir()
+    (here / ".venv/third.py").write_text(SCRIPT)
+    assert cli.main(["init"]) == 0
+    out = capsys.readouterr().out
+    assert "Annotated: other.py, tiny.py." in out
+    assert not (here / "manifests").exists()
+
+
+def test_works_from_a_folder_below(here, capsys, monkeypatch):
+    (here / "src").mkdir()
+    monkeypatch.chdir(here / "src")
+    assert cli.main(["init", "--from", "../tiny.py"]) == 0
+    assert (here / "manifests/tiny.toml").is_file()
+    assert "cd .." in capsys.readouterr().out
+
+
+def test_a_name_that_another_manifest_has_is_told(here, capsys):
+    assert cli.main(["init"]) == 0
+    (here / "manifests/tiny.toml").rename(here / "manifests/old.toml")
+    capsys.readouterr()
+    assert cli.main(["init", "--from", "tiny.py"]) == 0
+    assert "declares 'tiny' 0.1.0 as well" in capsys.readouterr().out
+
+
+def test_no_script_is_an_error_with_a_remedy(here, capsys):
+    assert cli.main(["init", "--from", "gone.py"]) == 2
+    assert "gone.py: it does not exist.\nName a Python file" in capsys.readouterr().err
+    assert not (here / "noxfile.py").exists()
+
+
+ODD = Script(
+    file="s \x1b.py",
+    name="odd",
+    entry="s.py:main",
+    nodes={'a "quoted"\nnode': Place("s.py", 1)},
+    computed=(Place("s.py", 2),),
+    args={"text": 'a"b\\\x7f', "rate": 1e-05, "flags": [True, False], "a.b": 1},
+    seed=2,
+    starts=("one", 'two"'),
+    inputs=("w/net[1].pt",),
+    frequency_hz=0.5,
+)
+
+
+def test_every_text_can_stand_in_a_manifest(tmp_path):
+    (tmp_path / "w").mkdir()
+    for name in ("s.py", "w/net[1].pt", "pyproject.toml"):
+        (tmp_path / name).touch()
+    file = manifest_file(ODD)
+    (tmp_path / "m.toml").write_text(file.text)
+    manifest = load_one(tmp_path / "m.toml")
+    assert manifest.pipeline.args == ODD.args
+    assert manifest.session.inputs == ("w/net[[]1].pt",)
+    assert manifest.pipeline.frequency_hz == 0.5
+
+
+def test_arguments_that_are_missing_are_left_to_the_user(here, capsys):
+    (here / "tiny.py").write_text(SCRIPT.replace("main(seed=0)", "main(seed, ticks)").partition("if __name__")[0])
+    assert cli.main(["init"]) == 0
+    assert "fill in args: seed, ticks" in capsys.readouterr().out
+    assert cli.main(["check"]) == 0
+    assert "# args = { seed = ..., ticks = ... }" in (here / "manifests/tiny.toml").read_text()
+
+
+# --- the noxfile ----------------------------------------------------------------------------------------------------
+
+
+def test_the_noxfile_installs_what_runs(tmp_path):
+    text = noxfile(RELEASED, {"torch": "2.13.0"}, tmp_path).text
+    assert '"leapp-build[build]==1.2.0"' in text
+    assert '    "torch==2.13.0",\n' in text
+    assert "PROJECT = []" in text
+    (tmp_path / "requirements.txt").touch()
+    assert 'PROJECT = ["-r", "requirements.txt"]' in noxfile(RELEASED, {}, tmp_path).text
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "mine"\n')
+    assert 'PROJECT = ["-e", "."]' in noxfile(RELEASED, {}, tmp_path).text
+
+
+def test_a_source_inside_the_project_goes_with_it(tmp_path):
+    place = tmp_path / "vendor/leapp"
+    source = Source(f"leapp-build[build] @ {place.as_uri()}", place)
+    text = noxfile(source, {}, tmp_path).text
+    assert str(tmp_path) not in text
+    assert "{Path('vendor/leapp').resolve().as_uri()}" in text
+    assert "LEAPP_REQUIREMENT" not in workflow(source, tmp_path).text
+
+
+@pytest.mark.parametrize("source", [RELEASED, Source("leapp-build[build] @ git+https://x.example/l@0")])
+def test_no_bare_name_is_ever_installed(tmp_path, source, monkeypatch):
+    pytest.importorskip("nox")
+    monkeypatch.delenv("LEAPP_REQUIREMENT", raising=False)
+    names: dict[str, object] = {"__name__": "noxfile"}
+    monkeypatch.setattr("nox.registry._REGISTRY", {})
+    exec(noxfile(source, {"torch": "2.13.0"}, tmp_path).text, names)
+    installed: list[str] = []
+
+    class Session:
+        venv_backend = "virtualenv"
+
+        def install(self, *arguments):
+            installed.extend(arguments)
+
+    names["install"](Session())
+    assert installed == [source.requirement, "torch==2.13.0"]
+    assert Requirement(installed[0]).name == "leapp-build"
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """The written files at work: `nox -s export` and `nox -s verify` of a tiny script, with what is installed here."""
+    pytest.importorskip("nox")
+    folder = tmp_path_factory.mktemp("exported")
+    (folder / ".git").mkdir()
+    (folder / "tiny.py").write_text(SCRIPT)
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+
+    def run(*command: str) -> subprocess.CompletedProcess:
+        return subprocess.run(
+            [sys.executable, "-m", *command],
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    written = run("leapp", "init", "--ci", "github")
+    assert written.returncode == 0, written.stderr
+    return folder, [run("nox", "--no-venv", "-s", each) for each in ("verify", "export", "verify")]
+
+
+def test_the_written_noxfile_exports_and_verifies_as_it_is(exported):
+    folder, (too_early, export, verify) = exported
+    assert too_early.returncode == 1
+    assert "dist/ holds no bundle: `nox -s export` makes them." in too_early.stderr
+    assert export.returncode == 0, export.stdout + export.stderr
+    bundle = folder / "dist/tiny/0.1.0"
+    assert json.loads((bundle / "bundle.json").read_bytes())["status"] == "ok"
+    assert yaml.safe_load((bundle / "tiny.yaml").read_bytes())["pipeline"]["configs"]["frequency"] == 50
+    assert verify.returncode == 0, verify.stdout + verify.stderr
+    assert "ok" in verify.stdout
+
+
+# --- the workflow ---------------------------------------------------------------------------------------------------
+
+
+def parsed(source: Source, root: Path) -> dict:
+    # With plain text for all scalars: YAML 1.1 takes the key `on` for true.
+    return yaml.load(workflow(source, root).text, Loader=yaml.BaseLoader)  # noqa: S506
+
+
+def test_the_workflow_caches_exports_verifies_and_uploads(tmp_path):
+    document = parsed(RELEASED, tmp_path)
+    assert set(document["on"]) == {"push", "pull_request"}
+    assert document["permissions"] == {"contents": "read"}
+    (job,) = document["jobs"].values()
+    steps = job["steps"]
+    assert [each.get("run", each.get("uses", "")).split("@")[0] for each in steps] == [
+        "actions/checkout",
+        "actions/setup-python",
+        "actions/cache",
+        "python -m pip install nox",
+        "python -m nox -s export",
+        "python -m nox -s verify",
+        "actions/upload-artifact",
+    ]
+    assert steps[1]["with"]["python-version"] == f"{sys.version_info.major}.{sys.version_info.minor}"
+    assert steps[2]["with"]["path"] == "~/.cache/leapp"
+    assert steps[-1]["with"]["path"] == "dist/"
+    assert set(job["env"]) == {"PIP_EXTRA_INDEX_URL"}
+
+
+def test_the_workflow_sees_large_files_submodules_and_local_sources(tmp_path):
+    (tmp_path / ".gitattributes").write_text("*.pt filter=lfs diff=lfs\n")
+    (tmp_path / ".gitmodules").touch()
+    source = Source("leapp-build[build] @ file:///opt/leapp", Path("/opt/leapp"))
+    document = parsed(source, tmp_path)
+    (job,) = document["jobs"].values()
+    assert job["steps"][0]["with"] == {"lfs": "true", "submodules": "recursive"}
+    assert job["env"]["LEAPP_REQUIREMENT"] == "${{ vars.LEAPP_REQUIREMENT }}"
+
+
+def test_every_action_has_a_word():
+    assert [each.value for each in Action] == ["written", "replaced", "same", "kept"]
+
+
+# --- the hook -------------------------------------------------------------------------------------------------------
+
+
+def test_the_hook_of_pre_commit_checks_manifests(here, capsys):
+    (hook,) = yaml.safe_load((Path(__file__).parents[2] / ".pre-commit-hooks.yaml").read_text())
+    command = [*hook["entry"].split(), *hook["args"]]
+    assert cli.main(["init"]) == 0
+    assert command[0] == "leapp"
+    assert cli.main(command[1:]) == 0
+    (here / "manifests/tiny.toml").write_text("schema = 1\n")
+    assert cli.main(command[1:]) == 2
