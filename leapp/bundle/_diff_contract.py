@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from leapp.bundle._difference import Cause, Change, Finding, Step
-from leapp.bundle.digests import SYSTEM, node_settings, pipeline_contract
+from leapp.bundle.digests import SYSTEM, WIRES, node_settings, pipeline_contract
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from leapp.bundle.read import Bundle
     from leapp.bundle.schema import NodeManifest, PortEntry
 
-_WIRES: Final = ("data_flow", "feedback_flow", "feedback_connections", "inputs", "outputs")
-"""Maps under ``pipeline`` that are compared port by port."""
 _SAID: Final = {"kind": "kind", "unit": "unit", "range": "range", "element_names": "elements", "start": "state-start"}
 """Facts of a port that runtimes act on, and the kind of finding that a change of one is."""
 _PROSE: Final = frozenset({"description", "comment", "doc", "note", "notes", "label", "title"})
@@ -168,7 +166,7 @@ class _Feeds:
         self._by_target = {
             target: (how, source)
             for how, key in (("feedback", "feedback_flow"), ("wire", "data_flow"))
-            for source, targets in (pipeline.get(key) or {}).items()
+            for source, targets in pipeline.get(key, {}).items()
             for target in targets
         }
 
@@ -201,7 +199,7 @@ def _wires(a: Bundle, b: Bundle, matched: Matched) -> Iterator[Finding]:
         texts = (f"{source} ({how})" if source else how, f"{source_now} ({how_now})" if source_now else how_now)
         yield _differs(node, f"what feeds input {port!r}", *texts, kind="wire", step=step, note=note)
     outer = [
-        {f"{node}/{port}" for node, ports in (each.contract["pipeline"].get("outputs") or {}).items() for port in ports}
+        {f"{node}/{port}" for node, ports in each.contract["pipeline"].get("outputs", {}).items() for port in ports}
         for each in (a, b)
     ]
     for key, new in matched.ports.items():
@@ -217,13 +215,13 @@ def _wires(a: Bundle, b: Bundle, matched: Matched) -> Iterator[Finding]:
 
 def _configs(a: Bundle, b: Bundle) -> Iterator[Finding]:
     before, after = pipeline_contract(a), pipeline_contract(b)
-    for key in _WIRES:
+    for key in WIRES:  # compared port by port
         for each in (before, after):
             each["pipeline"].pop(key, None)
-    rates = [(each["pipeline"].get("configs") or {}).pop("frequency", None) for each in (before, after)]
+    rates = [each["pipeline"].get("configs", {}).pop("frequency", None) for each in (before, after)]
     for each, rate in zip((before, after), rates, strict=True):
         if rate is not None and "semantic" in each:
-            (each["semantic"].get("scene") or {}).pop("dt", None)  # says the same
+            each["semantic"].get("scene", {}).pop("dt", None)  # says the same
     if rates[0] != rates[1]:
         first, second = ("" if rate is None else f"{rate} Hz" for rate in rates)
         yield _valued(

@@ -14,9 +14,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from leapp.bundle._diff_contract import json_text
 from leapp.bundle._difference import Cause, Change, Finding, Step
+from leapp.bundle.schema import parse_json
+from leapp.errors import BundleFormatError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from leapp.bundle.schema import Constant
 
@@ -42,7 +45,7 @@ class Graph:
     @property
     def ops(self) -> list[Op]:
         """All operations."""
-        return [op for op in self.content.get("ops", ()) if isinstance(op, Mapping)]
+        return list(self.content.get("ops", ()))
 
     def source(self, op: Op | None) -> str:
         """The user's line; empty where it is not known."""
@@ -53,14 +56,30 @@ class Graph:
         return next((self.source(op) for op in self.ops if op.get("op") == "get_attr" and op.get("target") == name), "")
 
 
+def parse_graph(data: bytes, path: Path) -> dict[str, Any]:
+    """``graph.json`` from its bytes. Raises BundleFormatError where it is not in the form that we write."""
+    value = parse_json(data, path)
+    kinds = {"ops": ("id", "target"), "inputs": ("id", "name"), "outputs": ("name",)}
+    for key, texts in kinds.items():
+        members = value.get(key, [])
+        if not isinstance(members, list) or not all(
+            isinstance(each, dict) and all(isinstance(each.get(text), str) for text in texts) for each in members
+        ):
+            raise BundleFormatError(path=str(path), why=f"{key}: expected a list of objects with {' and '.join(texts)}")
+    for op in value.get("ops", []):
+        if not isinstance(op.get("args", []), list) or not isinstance(op.get("kwargs", {}), dict):
+            raise BundleFormatError(path=str(path), why=f"ops: the arguments of {op['id']!r} are none")
+    return value
+
+
 # --- constants by name ---------------------------------------------------------------------------------------------
 
 
 def match_constants(before: Sequence[Constant], after: Sequence[Constant]) -> dict[str, str]:
     """Names of the first -> names of the second. Counted names are followed by content, then by their place."""
     found = {each.name: each.name for each in before if any(each.name == other.name for other in after)}
-    old = [each for each in before if _ANONYMOUS.fullmatch(each.name)]
-    new = [each for each in after if _ANONYMOUS.fullmatch(each.name)]
+    old = [each for each in before if is_counted(each.name)]
+    new = [each for each in after if is_counted(each.name)]
     if len(old) != len(new):
         for each in old:
             found.pop(each.name, None)
@@ -73,14 +92,19 @@ def match_constants(before: Sequence[Constant], after: Sequence[Constant]) -> di
             elif tag == "replace":
                 like = zip(old[i:j], new[k:m], strict=False)
                 found |= {a.name: b.name for a, b in like if (a.dtype, a.shape) == (b.dtype, b.shape)}
-    gone = [each for each in before if each.name not in found and not _ANONYMOUS.fullmatch(each.name)]
-    free = [each for each in after if each.name not in found.values() and not _ANONYMOUS.fullmatch(each.name)]
+    gone = [each for each in before if each.name not in found and not is_counted(each.name)]
+    free = [each for each in after if each.name not in found.values() and not is_counted(each.name)]
     for each in gone:
         same = [other for other in free if other.sha256 == each.sha256 and other.shape == each.shape]
         if len(same) == 1:
             found[each.name] = same[0].name
             free.remove(same[0])
     return found
+
+
+def is_counted(name: str) -> bool:
+    """Whether a constant has no name of its own."""
+    return bool(_ANONYMOUS.fullmatch(name))
 
 
 def _number(constant: Constant) -> int:
@@ -288,7 +312,7 @@ _ABSENT: Final = {"absent": True}
 
 
 def _is_ref(value: Any) -> bool:
-    return isinstance(value, Mapping) and value.keys() == {"ref"}
+    return isinstance(value, Mapping) and value.keys() == {"ref"} and isinstance(value["ref"], str)
 
 
 def _same(was: Any, now: Any, names: _Names) -> bool:
@@ -346,6 +370,6 @@ def argument_text(value: Any) -> str:
         return f"%{value['ref']}"
     if isinstance(value, list):
         return f"[{', '.join(map(argument_text, value))}]"
-    if isinstance(value, Mapping) and value.keys() == {"slice"}:
+    if isinstance(value, Mapping) and isinstance(value.get("slice"), list):
         return f"slice({', '.join(map(argument_text, value['slice']))})"
     return json_text(value)

@@ -82,6 +82,7 @@ def _reason(finding: Finding) -> str:
         "constant": "constants of node {} have other values",
         "constant-added": "constants of node {} came or went",
         "constant-removed": "constants of node {} came or went",
+        "brought-model": "the model of node {} was brought and is another",
         "graph-renamed": "names in the graph of node {}",
         "tool": "another tool chain",
     }

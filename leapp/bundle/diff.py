@@ -7,6 +7,7 @@ digests of ``bundle.json`` say which files differ; node manifests, graphs and th
 
 from __future__ import annotations
 
+import ast
 import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -21,11 +22,11 @@ from leapp.bundle._diff_contract import (
     tool_chain,
     tool_findings,
 )
-from leapp.bundle._diff_graph import Graph, graph_findings, match_constants
+from leapp.bundle._diff_graph import Graph, graph_findings, is_counted, match_constants, parse_graph
 from leapp.bundle._diff_values import ROUNDING_ULP, compare_constants, compare_tensors, tensor_text
 from leapp.bundle._difference import Cause, Change, FileDifference, Finding, Step, Values
 from leapp.bundle.advice import Advice, advise
-from leapp.bundle.digests import SYSTEM, digests_of, inputs_read
+from leapp.bundle.digests import SYSTEM, check_contract, digests_of, inputs_read
 from leapp.bundle.read import Bundle, load, node_manifest_path
 from leapp.bundle.samples import read_tensors
 
@@ -144,6 +145,8 @@ def diff(first: Path | str | Bundle, second: Path | str | Bundle) -> BundleDiff:
         BundleDigestError: a file that would explain a difference is not the one that was written.
     """
     a, b = (each if isinstance(each, Bundle) else load(each) for each in (first, second))
+    for each in (a, b):
+        check_contract(each)
     sides = _side(a), _side(b)
     if a.digest == b.digest:
         return BundleDiff(a.digest, b.digest, sides=sides)
@@ -253,8 +256,14 @@ def _title(group: str, findings: Sequence[Finding]) -> str:
         return "start of state"
     if group != "constants":
         return group
-    named = {not each.part.startswith("constant '_tensor_constant") for each in findings}
+    named = {not is_counted(constant_name(each)) for each in findings}
     return "weights and constants" if len(named) == 2 else "weights" if named == {True} else "constants"
+
+
+def constant_name(finding: Finding) -> str:
+    """What a constant is called that a finding is about."""
+    name: str = ast.literal_eval(finding.part.removeprefix("constant ")) if finding.part.startswith("constant ") else ""
+    return name or finding.part
 
 
 def _constant_text(findings: Sequence[Finding]) -> str:
@@ -262,14 +271,14 @@ def _constant_text(findings: Sequence[Finding]) -> str:
     largest = sorted(findings, key=lambda each: -1.0 if each.values is None else -each.values.largest)
     largest.sort(key=lambda each: each.values is None)
     first = largest[0]
-    name = first.part.removeprefix("constant ").strip("'")
+    name = constant_name(first)
     if first.values is not None:
         text = f"{name}, largest difference {first.values.largest:.2g}"
     elif first.first and first.second:
         text = f"{name}: {first.first} -> {first.second}"
     else:
         text = name if first.change is Change.DIFFERS else f"{name} {first.change}"
-    others = [each.part.removeprefix("constant ").strip("'") for each in largest[1:]]
+    others = [constant_name(each) for each in largest[1:]]
     return f"{text}; also {_some(others)}" if others else text
 
 
@@ -311,6 +320,9 @@ class _Findings:
             rotation = is_rotation(a) or is_rotation(b)
             yield from graph_findings(new, first, second, constants, rotation=rotation)
         yield from self._constants(old, new, first, second, constants)
+        if a.graph_sha256 is None and b.graph_sha256 is None:
+            before, after = ({each.format: each.sha256 for each in side.artifacts} for side in (a, b))
+            yield from _brought(new, before, after)
 
     def _constants(
         self, old: str, new: str, first: Graph, second: Graph, names: Mapping[str, str]
@@ -355,6 +367,16 @@ class _Findings:
                 )  # fmt: skip
 
 
+def _brought(node: str, before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Finding]:
+    """Models that were brought: nothing was recorded that could tell what in them is another."""
+    for name in [each for each in before if each in after]:
+        if before[name] != after[name]:
+            yield Finding(
+                Cause.GRAPH, node, f"model {name}", Change.DIFFERS, kind="brought-model", step=Step.MINOR,
+                note="it was brought: its weights, its computation, or both",
+            )  # fmt: skip
+
+
 def _constant(node: str, name: str, change: Change, **more: Any) -> Finding:
     kind = "constant-removed" if change is Change.ONLY_FIRST else "constant-added"
     return Finding(Cause.CONSTANTS, node, f"constant {name!r}", change, kind=kind, step=Step.MINOR, **more)
@@ -389,8 +411,9 @@ def _type(constant: Constant) -> str:
 
 def _graph(bundle: Bundle, node: str) -> tuple[Mapping[str, Any], Mapping[str, str]]:
     path = f"nodes/{node}/graph.json"
-    value: Any = json.loads(bundle.read_bytes(path)) if path in bundle.files else {}
-    return value if isinstance(value, dict) else {}, _sources(bundle, node)
+    if path not in bundle.files:
+        return {}, {}
+    return parse_graph(bundle.read_bytes(path), bundle.folder / path), _sources(bundle, node)
 
 
 def _sources(bundle: Bundle, node: str) -> Mapping[str, str]:
@@ -464,6 +487,8 @@ def _of_node(node: str, a: NodeDigests, b: NodeDigests) -> Iterator[Finding]:
         yield _digest(Cause.CONTRACT, node, "formats or tolerances", Step.MINOR)
     if a.graph != b.graph:
         yield _digest(Cause.GRAPH, node, "the graph", Step.MINOR)
+    if a.graph is None and b.graph is None:
+        yield from _brought(node, a.artifacts, b.artifacts)
     if a.weights == b.weights:
         return
     if not a.constants or not b.constants or a.constants == b.constants:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from leapp._canonical import canonical_json, sha256
 from leapp.bundle.schema import to_json
+from leapp.errors import BundleFormatError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,6 +27,8 @@ SYSTEM: Final = "system information"
 """Section of the runtime file that holds the tool chain."""
 OS: Final = "os"
 """Key of the tool chain that names the platform, as ``linux-x86_64``."""
+WIRES: Final = ("data_flow", "feedback_flow", "feedback_connections", "inputs", "outputs")
+"""Maps under ``pipeline`` of the runtime file from a name to names."""
 _REPEATED: Final = frozenset({"sha256sum", "md5sum", "initial_values_sha256sum"})
 """What the runtime file repeats of other files: a difference there is theirs."""
 
@@ -73,6 +76,7 @@ def digests_of(bundle: Bundle) -> BundleDigests:
 
     Raises BundleFormatError or BundleDigestError, as reading the bundle's contract and node manifests does.
     """
+    check_contract(bundle)
     toolchain = {key: None if value is None else str(value) for key, value in bundle.contract[SYSTEM].items()}
     initial = bundle.contract["pipeline"].get("initial_values")
     return BundleDigests(
@@ -126,6 +130,27 @@ def pipeline_contract(bundle: Bundle) -> dict[str, Any]:
     kept = {key: value for key, value in bundle.contract.items() if key not in {"models", SYSTEM}}
     cleaned: dict[str, Any] = _without_digests(kept)
     return cleaned
+
+
+def check_contract(bundle: Bundle) -> None:
+    """Raise BundleFormatError where the runtime file's maps are none, so that nobody else has to look."""
+    pipeline, file = bundle.contract["pipeline"], str(bundle.folder / bundle.contract_file)
+    for key in WIRES:
+        wires = pipeline.get(key, {})
+        if not isinstance(wires, dict) or not all(
+            isinstance(name, str) and isinstance(ends, list) and all(isinstance(end, str) for end in ends)
+            for name, ends in wires.items()
+        ):
+            raise BundleFormatError(path=file, why=f"pipeline.{key}: expected a map of lists of names")
+    semantic = bundle.contract.get("semantic", {})
+    maps = {"pipeline.configs": pipeline.get("configs", {}), "semantic": semantic}
+    if isinstance(semantic, dict):
+        maps["semantic.scene"] = semantic.get("scene", {})
+    for name, value in maps.items():
+        if not isinstance(value, dict):
+            raise BundleFormatError(path=file, why=f"{name}: expected a map")
+    if not isinstance(pipeline.get("initial_values"), str | None):
+        raise BundleFormatError(path=file, why="pipeline.initial_values: expected a path")
 
 
 def inputs_read(bundle: Bundle) -> dict[str, str] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING, Final
 
-from leapp.bundle.diff import Cause, Step, explain, group_of
+from leapp.bundle.diff import Cause, Step, constant_name, explain, group_of
 from leapp.report.text import Cell, counted
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def _what(finding: Finding) -> str:
 
 
 def _constant(finding: Finding) -> tuple[str, ...]:
-    name = finding.part.removeprefix("constant ").strip("'")
+    name = constant_name(finding)
     values = finding.values
     if values is None:
         what = f"{finding.first or '-'} -> {finding.second or '-'}" if finding.first or finding.second else "-"

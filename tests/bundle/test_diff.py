@@ -14,7 +14,7 @@ from leapp._canonical import readable_json
 from leapp.bundle import read, write
 from leapp.bundle.diff import BundleDiff, Cause, Change, diff
 from leapp.bundle.samples import RawTensor, write_tensors
-from leapp.errors import BundleDigestError, NotABundleError
+from leapp.errors import BundleDigestError, BundleFormatError, NotABundleError
 
 GRAPH = {
     "schema": 1,
@@ -319,3 +319,39 @@ def test_another_tool_chain_is_seen_in_the_runtime_file_alone(tmp_path):
     found = diff(*texts)
     assert causes(found) == {"two.yaml": (Cause.TOOL_CHAIN,)}
     assert found.findings[0].text() == 'os: "linux-x86_64" -> "linux-aarch64"'
+
+
+MALFORMED = {
+    "wires that are no map": ("yaml", lambda y: y["pipeline"].update(data_flow=[1]), "pipeline.data_flow"),
+    "an end that is no name": ("yaml", lambda y: y["pipeline"].update(inputs={"a": [["b"]]}), "pipeline.inputs"),
+    "settings": ("yaml", lambda y: y["pipeline"].update(configs=3), "pipeline.configs"),
+    "scene": ("yaml", lambda y: y.update(semantic={"scene": None}), "semantic.scene"),
+    "initial values": ("yaml", lambda y: y["pipeline"].update(initial_values=[]), "pipeline.initial_values"),
+    "operations": ("graph", lambda g: g.update(ops=None), "ops"),
+    "an operation": ("graph", lambda g: g["ops"][0].pop("id"), "ops"),
+    "arguments": ("graph", lambda g: g["ops"][0].update(args=3), "the arguments of 'scale'"),
+    "an input": ("graph", lambda g: g.update(inputs=["x"]), "inputs"),
+}
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_what_is_not_in_our_form_is_named(pair, name):
+    a, b = pair
+    file, change, said = MALFORMED[name]
+    if file == "yaml":
+        rewrite_yaml(b, change)
+    else:
+        rewrite_json(b / "nodes/estimator/graph.json", change)
+        node_manifest(b, lambda manifest: manifest.update(graph_sha256="7" * 64))
+    for sides in ((a, b), (b, a)):
+        with pytest.raises(BundleFormatError, match=said):
+            diff(*sides)
+
+
+def test_what_is_odd_in_the_arguments_is_shown_as_it_is(pair):
+    a, b = pair
+    odd = [{"ref": ["x"]}, {"slice": 3}, {"float": "nan"}, None]
+    rewrite_json(b / "nodes/estimator/graph.json", lambda graph: graph["ops"][1].update(args=odd))
+    node_manifest(b, lambda manifest: manifest.update(graph_sha256="7" * 64))
+    (found,) = diff(a, b).findings
+    assert found.second.startswith('%mul = torch.mul({"ref": ["x"]}, {"slice": 3}, {"float": "nan"}, null')

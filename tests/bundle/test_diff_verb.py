@@ -153,6 +153,36 @@ def test_a_version_that_was_not_moved_far_enough(pair, capsys):
     assert (record["advice"]["given"], record["advice"]["enough"]) == ("patch", False)
 
 
+def test_another_model_that_was_brought_is_not_bytes_only(pair):
+    for folder, digest in zip(pair, "45", strict=True):
+        rewrite_json(
+            folder / "nodes/policy/manifest.json",
+            lambda m, digest=digest: (
+                m.update(graph_sha256=None, constants=[]) or m["artifacts"][0].update(sha256=digest * 64)
+            ),
+        )
+        (folder / "nodes/policy/policy.pt").write_bytes(digest.encode())
+        reseal(folder)
+    found = diff(*pair)
+    assert [each.kind for each in found.findings] == ["brought-model"]
+    assert explain(found)[0].startswith("graph of node 'policy' changed: model torchscript: it was brought")
+    assert found.advice.step.word == "minor"
+    by_digests = diff_digests(*(digests_of(load(each)) for each in pair))
+    assert [each.kind for each in by_digests.findings] == ["brought-model"]
+    assert by_digests.advice.step.word == "minor"
+
+
+@pytest.mark.parametrize("name", ["it's", 'a "quote"', "back\\slash", "net.0.weight"])
+def test_any_name_of_a_constant(pair, name):
+    for folder, digest in zip(pair, "45", strict=True):
+        rewrite_json(
+            folder / "nodes/policy/manifest.json",
+            lambda m, digest=digest: m["constants"][0].update(name=name, sha256=digest * 64),
+        )
+        reseal(folder)
+    assert explain(diff(*pair))[0] == f"weights of node 'policy' changed: {name}"
+
+
 # --- locks ---------------------------------------------------------------------------------------------------------
 
 
