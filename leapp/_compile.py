@@ -10,7 +10,7 @@ import torch
 
 from leapp._artifacts import write_node
 from leapp._canonical import sha256_file
-from leapp._evidence import draw_picture, write_checks, write_evidence
+from leapp._evidence import draw_picture, taken_traces, write_checks, write_evidence
 from leapp._prepare import CompileOptions, PreparedNode, check_nodes, prepared, start_value
 from leapp.bundle import contract, samples, write
 from leapp.errors import (
@@ -51,6 +51,8 @@ class CompileResult:
     validated: bool = True
     session: Session | None = None
     """The session it was made from, for checks that compare it with another one."""
+    traces: Sequence[str] = ()
+    """What exporters raised, with their own tracebacks; it stands in ``log.txt`` too."""
 
 
 def compile_session(session: Session, options: CompileOptions) -> CompileResult:
@@ -93,7 +95,8 @@ def _compiled(session: Session, options: CompileOptions) -> CompileResult:
         loaded.clear()
         status = "ok" if not errors and all(report.ok for report in reports.values()) else "failed"
         write_evidence(session, nodes, staging)
-        write_checks(session, nodes, ticks, reports, played, staging)
+        traces = taken_traces(errors)
+        write_checks(session, nodes, ticks, reports, played, traces, staging)
         digest = write.seal(staging, name=pipeline.name, version=options.version, status=status)
         # The page shows the digest, and evidence does not take part in it.
         facts = collect(staging)
@@ -102,7 +105,7 @@ def _compiled(session: Session, options: CompileOptions) -> CompileResult:
         (staging / "evidence" / "report.html").write_bytes(page_of(facts))
         write.index_evidence(staging, pipeline.name)
         write.publish(staging, folder)
-    return CompileResult(folder, digest, status, reports, tuple(errors), options.validate, session)
+    return CompileResult(folder, digest, status, reports, tuple(errors), options.validate, session, tuple(traces))
 
 
 def _entries_agree(node: PreparedNode) -> list[LeappError]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+import traceback
+from typing import TYPE_CHECKING, Final
 
 from leapp._canonical import readable_json
 from leapp.bundle import samples
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
     from leapp._prepare import PreparedNode
     from leapp._spec import JSON
+    from leapp.errors import LeappError
     from leapp.pipeline.ticks import TracedTicks
     from leapp.replay import NodeReport
     from leapp.report.facts import Facts
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
     from leapp.trace.session import Session
 
     Samples = Sequence[tuple[Mapping[str, torch.Tensor], Mapping[str, torch.Tensor]]]
+
+_COLOURS: Final = re.compile("\x1b\\[[0-9;]*m")
 
 
 def write_evidence(session: Session, nodes: Sequence[PreparedNode], staging: Path) -> None:
@@ -58,12 +63,31 @@ def write_checks(
     ticks: TracedTicks,
     reports: Mapping[str, NodeReport],
     played: PipelineReport | None,
+    traces: Sequence[str],
     staging: Path,
 ) -> None:
     """How the traced run divides into ticks, what the checks found, and the log."""
     (staging / "evidence" / "ticks.json").write_bytes(readable_json(ticks.as_json()))
     (staging / "evidence" / "checks.json").write_bytes(readable_json(checks_json(reports.values(), played)))
     (staging / "log.txt").write_text(_log(session, nodes, reports, played), encoding="utf-8")
+    if traces:
+        with (staging / "log.txt").open("a", encoding="utf-8") as log:
+            log.writelines(f"\n{each}" for each in traces)
+
+
+def taken_traces(errors: Sequence[LeappError]) -> list[str]:
+    """What exporters raised, for the log; the errors keep their own sentence alone.
+
+    Exporters chain error upon error with hundreds of lines of their own code, of which the sentence holds what helps.
+    """
+    found = []
+    for error in errors:
+        if error.__cause__ is None:
+            continue
+        text = "".join(traceback.format_exception(error))
+        found.append(_COLOURS.sub("", text))
+        error.__cause__, error.__suppress_context__, error.__traceback__ = None, True, None
+    return found
 
 
 def draw_picture(facts: Facts, staging: Path) -> None:

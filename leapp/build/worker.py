@@ -170,6 +170,8 @@ def policy(request: SessionRequest, folder: Path, recorder: ReadRecorder | None 
         problems = tuple(line for report in result.reports.values() for line in report.lines())
         # An artifact that could not be written stands among the problems of its node.
         errors = tuple(text for text in map(str, result.errors) if not any(text in line for line in problems))
+        for trace in result.traces:
+            print(trace, file=sys.stderr)  # noqa: T201  # into the session's log: that of the bundle goes with it
         if request.record is not None:
             write_record(request.record, result)
         if recorder is not None:
