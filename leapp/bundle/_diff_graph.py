@@ -178,7 +178,7 @@ def _operations(
             )  # fmt: skip
     for old, new in _ports(first, second, "outputs"):
         was, now = old.get("value"), new.get("value")
-        if not _same(was, now, names):
+        if not _follows(was, now, names):
             yield Finding(
                 Cause.GRAPH, node, f"what output {new.get('name')!r} returns", Change.DIFFERS,
                 argument_text(was), argument_text(now), kind="op-changed", step=Step.MINOR,

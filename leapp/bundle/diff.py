@@ -26,7 +26,7 @@ from leapp.bundle._diff_graph import Graph, graph_findings, is_counted, match_co
 from leapp.bundle._diff_values import ROUNDING_ULP, compare_constants, compare_tensors, tensor_text
 from leapp.bundle._difference import Cause, Change, FileDifference, Finding, Step, Values
 from leapp.bundle.advice import Advice, advise
-from leapp.bundle.digests import SYSTEM, check_contract, digests_of, inputs_read
+from leapp.bundle.digests import SYSTEM, check_contract, inputs_read
 from leapp.bundle.read import Bundle, load, node_manifest_path
 from leapp.bundle.samples import read_tensors
 
@@ -47,7 +47,6 @@ __all__ = [
     "Side",
     "Step",
     "Values",
-    "against",
     "diff",
     "diff_digests",
     "explain",
@@ -437,22 +436,6 @@ def diff_digests(a: BundleDigests, b: BundleDigests) -> BundleDiff:
     findings = tuple(_of_digests(a, b))
     files = tuple(_files_of_digests(a, b, findings))
     return BundleDiff(a.bundle, b.bundle, files, findings, sides, _inputs(a.inputs, b.inputs), digests_only=True)
-
-
-def against(locked: BundleDigests, built: Bundle, former: Bundle | None = None) -> BundleDiff:
-    """What a bundle and the one that is locked do not share.
-
-    Args:
-        locked: the digests that were expected.
-        built: what is there.
-        former: a bundle that may be the locked one, such as the one that was published before; where it is, the two
-            are compared in full, down to the values of constants.
-
-    Raises: as ``diff``.
-    """
-    if former is not None and former.digest == locked.bundle:
-        return diff(former, built)
-    return diff_digests(locked, digests_of(built))
 
 
 def _of_digests(a: BundleDigests, b: BundleDigests) -> Iterator[Finding]:

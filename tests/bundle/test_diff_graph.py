@@ -85,6 +85,8 @@ def test_another_value_is_seen_also_under_other_names():
 def test_what_an_output_returns():
     (found,) = findings(graph(*BASE), graph(*BASE, output="%add"))
     assert (found.part, found.first, found.second) == ("what output 'y' returns", "%tanh", "%add")
+    (found,) = findings(graph(*BASE), graph(*BASE, ("mul_1", "torch.mul", "%tanh", 0.5)))
+    assert found.kind == "op-added"  # that it is returned follows
 
 
 def test_a_list_in_another_order_is_another_convention_where_a_rotation_goes_in():

@@ -15,7 +15,7 @@ from bundle_cases import make, reseal, rewrite_json, rewrite_yaml, stage
 from leapp import cli, lock
 from leapp._canonical import readable_json
 from leapp.bundle import write
-from leapp.bundle.diff import against, diff, diff_digests, explain
+from leapp.bundle.diff import diff, diff_digests, explain
 from leapp.bundle.digests import digests_of
 from leapp.bundle.read import load
 
@@ -282,17 +282,6 @@ def test_two_locks_are_compared_platform_by_platform(pair, capsys, tmp_path):
     _, out = answer(capsys, tmp_path / "old.lock", tmp_path / "new.lock")
     assert "linux-aarch64: only the first lock speaks of it" in out
     assert out.endswith("2 platforms compared, 2 differ.\n")
-
-
-def test_the_bundle_that_was_locked_tells_more_where_it_is_at_hand(pair, tmp_path):
-    locked_digests = lock.section_of(pair[0])
-    rewrite_json(pair[1] / "nodes/policy/manifest.json", lambda m: m["inputs"][0]["semantics"].update(unit="m"))
-    reseal(pair[1])
-    a, b = map(load, pair)
-    assert against(locked_digests, b).digests_only
-    assert not against(locked_digests, b, a).digests_only
-    assert against(locked_digests, b, a).findings[0].kind == "unit"
-    assert against(locked_digests, b, b).digests_only  # that is not the locked one
 
 
 def test_the_page_lists_every_kind_of_finding():
