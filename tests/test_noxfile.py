@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import platform
+import sys
 from pathlib import Path
 
 import pytest
@@ -51,7 +53,23 @@ def test_another_digest_of_equal_files_is_a_difference(noxfile, tmp_path):
 def test_a_bundle_that_was_not_published_is_a_difference(noxfile, tmp_path):
     bundle(tmp_path / "b" / "p" / "1.0.0", "d", model="x")
     (line,) = noxfile._differences(tmp_path / "a", tmp_path / "b", Path("p", "1.0.0"))
-    assert line.startswith("p/1.0.0 is not in ")
+    assert line.startswith("p/1.0.0 has no lock and is not in ")
+
+
+def test_a_lock_counts_where_it_speaks_of_this_platform(noxfile, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    built = tmp_path / "again" / "p" / "1.0.0"
+    bundle(built, "d")
+    (built / "evidence").mkdir()
+    (built / "evidence" / "session.json").write_text(json.dumps({"manifest": "manifests/p.toml"}), "utf-8")
+    assert not noxfile._is_locked(built)
+    (tmp_path / "manifests").mkdir()
+    for text, expected in (
+        ("[other-x86_64]\n", False),
+        (f"[{sys.platform}-{platform.machine()}]\n", True),
+    ):
+        (tmp_path / "manifests" / "p.lock").write_text(text, "utf-8")
+        assert noxfile._is_locked(built) is expected
 
 
 def test_bundles_are_found_and_scratch_is_not(noxfile, tmp_path):

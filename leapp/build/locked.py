@@ -95,8 +95,8 @@ def check_built(plan: PipelinePlan, folder: Path) -> Checked | None:
         return Checked(file, standing, built.platform, section.version)
     former = _locked_bundle(section, plan.target)
     advice = (
-        f"What was built lies in {plan.refused}; nothing was published. "
-        f"`leapp diff {file if former is None else plan.target} {plan.refused}` says more; "
+        f"Nothing was published; what was built lies in {plan.refused}.\n"
+        f"`leapp diff {file if former is None else plan.target} {plan.refused}` says more.\n"
         f"`leapp lock --update {plan.manifest.shown}` accepts it."
     )
     detail = why(section, bundle, plan.target)
