@@ -170,6 +170,9 @@ def _parser() -> argparse.ArgumentParser:
     build.add_argument(
         "--no-reproduce", action="store_true", help="do not run each entry once more with everything varied"
     )
+    build.add_argument(
+        "--fresh", action="store_true", help="a new interpreter for every session, rather than a fork of a warm one"
+    )
 
     lock = _command(commands, "lock", _lock, "write the digests that manifests are expected to give beside them")
     _add_manifests(lock)
@@ -354,11 +357,18 @@ def _build(arguments: argparse.Namespace) -> int:
         vary=vary,
     )
     jobs = min(arguments.jobs or len(os.sched_getaffinity(0)), len(plan.pipelines))
+    warm = not arguments.fresh
     if arguments.json:
-        results = build(plan, jobs=jobs, on_result=lambda result: _print_json(result.as_json()))
+        results = build(plan, jobs=jobs, warm=warm, on_result=lambda result: _print_json(result.as_json()))
     else:
         with BuildProgress(Printer(sys.stderr)) as progress:
-            results = build(plan, jobs=jobs, on_stage=progress.on_stage, on_result=progress.on_result)
+            results = build(
+                plan,
+                jobs=jobs,
+                warm=warm,
+                on_stage=progress.on_stage,
+                on_result=progress.on_result,
+            )
         show_summary(results, Printer(sys.stdout))
     return max((result.exit_code for result in results), default=EXIT_OK)
 

@@ -20,12 +20,13 @@ from typing import TYPE_CHECKING, Any, Final
 from leapp._canonical import readable_json, sha256_file
 from leapp._version import __version__
 from leapp.build._messages import READS_FILE, EndingKind, ProbeRequest, SessionRequest
-from leapp.build.isolate import GRACE_S, HowEnded, run_session, session_environment
+from leapp.build.isolate import FRESH, GRACE_S, HowEnded, ProcessKind, run_session, session_environment
 from leapp.build.locked import check_built, lock_of, remove_refused
 from leapp.build.mirror import make_mirror, project_files
 from leapp.build.reads import Reads
 from leapp.build.reproduce import inputs_of, reproduce_stage
 from leapp.build.result import PipelineResult, Stage
+from leapp.build.warm import WarmStarter
 from leapp.bundle import read, write
 from leapp.bundle.digests import SESSION_FILE
 from leapp.errors import (
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from leapp._spec import JSON
-    from leapp.build.isolate import SessionOutcome
+    from leapp.build.isolate import SessionOutcome, Starter
     from leapp.build.locked import Checked
     from leapp.build.plan import BuildPlan, PipelinePlan
     from leapp.build.reproduce import ReproductionRecord
@@ -94,6 +95,7 @@ class _Traced:
     """What the session read; None: not recorded."""
     peak_memory_bytes: int = 0
     """The most that the session held by the time its bundle was written."""
+    process: ProcessKind = ProcessKind.FRESH
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,14 @@ class _Context:
     cancel: threading.Event
     on_stage: Callable[[PipelinePlan, Stage], None]
     grace_s: float
+    warm: WarmStarter | None = None
+    """Forks sessions; None: each gets a fresh interpreter."""
+
+    @property
+    def starter(self) -> Starter:
+        """What starts the sessions that no one needs to be independent of the others' interpreter."""
+        fits = self.plan.own_interpreter and self.plan.manifest.session.threads == 1
+        return self.warm if self.warm is not None and fits else FRESH
 
     @property
     def log(self) -> Path:
@@ -152,6 +162,7 @@ def build(
     on_stage: Callable[[PipelinePlan, Stage], None] = lambda _plan, _stage: None,
     on_result: Callable[[PipelineResult], None] = lambda _result: None,
     grace_s: float = GRACE_S,
+    warm: bool = True,
 ) -> tuple[PipelineResult, ...]:
     """Build all pipelines of a plan, each in a process of its own.
 
@@ -161,6 +172,8 @@ def build(
         on_stage: told when a pipeline enters a stage; called from worker threads.
         on_result: told when a pipeline is done; called from worker threads.
         grace_s: how long a session may go on after its bundle was written.
+        warm: whether first sessions and probes may be forked from an interpreter that has imported torch. A
+            reproduction never is.
 
     Returns:
         One result per pipeline, in the plan's order. A failure is a result, not an exception.
@@ -169,20 +182,31 @@ def build(
         KeyboardInterrupt: after all sessions were ended; nothing half-written is left.
     """
     cancel = threading.Event()
+    starter = WarmStarter() if warm and _many_sessions(plan) else None
 
     def one(pipeline: PipelinePlan) -> PipelineResult:
-        result = _build_pipeline(_Context(pipeline, plan.out, cancel, on_stage, grace_s))
+        result = _build_pipeline(_Context(pipeline, plan.out, cancel, on_stage, grace_s, starter))
         on_result(result)
         return result
 
-    with concurrent.futures.ThreadPoolExecutor(max_workers=max(jobs, 1), thread_name_prefix="leapp-build") as pool:
+    with (
+        starter or contextlib.nullcontext(),
+        concurrent.futures.ThreadPoolExecutor(max_workers=max(jobs, 1), thread_name_prefix="leapp-build") as pool,
+    ):
         futures = [pool.submit(one, pipeline) for pipeline in plan.pipelines]
         try:
             concurrent.futures.wait(futures)
         except BaseException:
             cancel.set()  # leaving the pool waits for its threads, which end their sessions now
+            if starter is not None:
+                starter.close()
             raise
     return tuple(future.result() for future in futures)
+
+
+def _many_sessions(plan: BuildPlan) -> bool:
+    """Whether there are several sessions to fork: for one alone, a fresh interpreter is as good."""
+    return sum(1 + (each.probe and each.only is None) for each in plan.pipelines) > 1
 
 
 def _build_pipeline(context: _Context) -> PipelineResult:
@@ -320,6 +344,7 @@ def _trace(context: _Context, scratch: Path, starts: Mapping[str, str] | None = 
             timeout_s=plan.manifest.session.timeout_s,
             grace_s=context.grace_s,
             cancel=context.cancel,
+            starter=context.starter,
         )
         printed = _end_of(outcome.log)
         reads = _reads_of(records)
@@ -330,7 +355,7 @@ def _trace(context: _Context, scratch: Path, starts: Mapping[str, str] | None = 
         raise _Stopped(error, details=_details(outcome, printed), log=log, checks=checks)
     assert outcome.compiled is not None  # _error_of has looked
     bundle = Path(outcome.compiled.bundle)
-    notes = (*_notes(outcome), *_writes(reads))
+    notes = (*_notes(outcome), *_writes(reads), *filter(None, (outcome.note,)))
     errors = tuple(outcome.compiled.errors)
     return _Traced(
         bundle,
@@ -343,6 +368,7 @@ def _trace(context: _Context, scratch: Path, starts: Mapping[str, str] | None = 
         place=Path(folder),
         reads=reads,
         peak_memory_bytes=outcome.compiled.peak_memory_bytes,
+        process=outcome.process,
     )
 
 
@@ -436,6 +462,7 @@ def _second_session(context: _Context, traced: _Traced, run: int) -> tuple[dict[
             timeout_s=manifest.session.timeout_s,
             grace_s=context.grace_s,
             cancel=context.cancel,
+            starter=context.starter,
         )
         printed = _end_of(outcome.log)
         if outcome.compiled is None or not report.exists():
@@ -599,6 +626,7 @@ def _add_evidence(context: _Context, traced: _Traced) -> None:
         "peak_memory_bytes": traced.peak_memory_bytes,
         "metadata": dict(context.plan.manifest.metadata),
         "notes": list(traced.notes),
+        "process": traced.process,
     }
     evidence = traced.folder / "evidence"
     if traced.reads is not None:
