@@ -238,7 +238,7 @@ def test_none_and_empty_nestings_have_no_port(session):
     assert ports(session) == (["s_x"], ["r_y", "r_parts_1_0"])
 
 
-@pytest.mark.parametrize("value", [None, 1.0, 3, True, "text", {1}, object()], ids=str)
+@pytest.mark.parametrize("value", [None, 1.0, 3, True, "text", {1}, object()], ids=lambda value: type(value).__name__)
 def test_what_is_no_tensor_is_refused_by_name(session, value):
     with pytest.raises(errors.NotATensorError, match="Node 'n': input 'x' is a"):
         annotate.input_tensors("n", {"x": value})
