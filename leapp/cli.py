@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import dataclasses
 import json
 import os
 import signal
@@ -17,12 +16,11 @@ import tempfile
 import threading
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from leapp._version import __version__
 from leapp.errors import (
     LeappError,
-    ManifestError,
     MissingDependencyError,
     NoManifestsError,
     OutputFileError,
@@ -34,6 +32,7 @@ if TYPE_CHECKING:
 
     from leapp._spec import JSON
     from leapp.build.locked import Checked
+    from leapp.build.result import PipelineResult
     from leapp.errors import LockNotMetError
     from leapp.manifest.model import Manifest
     from leapp.report.facts import Facts
@@ -61,19 +60,63 @@ exit codes:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    arguments = _parser().parse_args(argv)
+    arguments = _arguments(sys.argv[1:] if argv is None else argv)
+    arguments.told = []
     try:
         # Also then sessions are ended and scratch folders removed.
         with _sigterm_is_ctrl_c():
             command: Callable[[argparse.Namespace], int] = arguments.run
-            return _answer(command, arguments)
+            code = _answer(command, arguments)
+        return max(code, _answer(_hand_on, arguments))
     except KeyboardInterrupt:
         _say("Interrupted.")
+        _answer(_hand_on, arguments)  # what was done by then
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         # The reader of our output went away, as `head` does: that is its right. Nothing may be flushed at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_OK
+
+
+def _arguments(argv: Sequence[str]) -> argparse.Namespace:
+    """What was asked for. Exits where that cannot be understood, with a record for whoever reads records."""
+    try:
+        arguments = _parser().parse_args(argv)
+        _one_stdout(arguments)
+    except _WrongArgumentsError as wrong:
+        if "--json" in argv:
+            command = next((each for each in argv if not each.startswith("-")), None)
+            error: JSON = {
+                "class": "ArgumentError",
+                "message": wrong.message,
+                "details": "",
+                "problems": [],
+                "log": None,
+            }
+            _print_json({"schema": 1, "command": command, "ok": False, "exit_code": EXIT_BAD_INPUT, "error": error})
+        argparse.ArgumentParser.error(wrong.parser or _parser(), wrong.message)
+    return arguments
+
+
+def _one_stdout(arguments: argparse.Namespace) -> None:
+    if getattr(arguments, "svg", None) == Path("-") and arguments.json:
+        raise _WrongArgumentsError(None, "argument --svg: - is stdout, which --json has: name a file")
+
+
+class _WrongArgumentsError(Exception):
+    """Arguments that make no sense, before anything is printed of it."""
+
+    def __init__(self, parser: argparse.ArgumentParser | None, message: str) -> None:
+        super().__init__(message)
+        self.parser, self.message = parser, message
+
+
+class _Parser(argparse.ArgumentParser):
+    """Tells ``main`` what is wrong, where argparse would print it and exit."""
+
+    def error(self, message: str) -> NoReturn:
+        """Called by argparse, also for a command's own arguments."""
+        raise _WrongArgumentsError(self, message)
 
 
 def _answer(command: Callable[[argparse.Namespace], int], arguments: argparse.Namespace) -> int:
@@ -97,9 +140,10 @@ def _answer(command: Callable[[argparse.Namespace], int], arguments: argparse.Na
 
 
 def _refuse(error: LeappError, arguments: argparse.Namespace, **record: JSON) -> int:
-    if getattr(arguments, "json", False):
-        _print_json({"schema": 1, **record, "ok": False, "exit_code": error.exit_code, "error": _error_json(error)})
-    else:
+    from leapp.build._messages import error_json
+
+    _tell(arguments, {**record, "ok": False, "error": error_json(error)}, error.exit_code)
+    if not arguments.json:
         _say(str(error), "bad")
     return error.exit_code
 
@@ -108,9 +152,8 @@ def _fault(error: Exception, arguments: argparse.Namespace) -> int:
     with tempfile.NamedTemporaryFile("w", prefix="leapp-fault-", suffix=".log", delete=False) as log:
         log.write("".join(traceback.format_exception(error)))
     text = "".join(traceback.format_exception_only(error)).strip()
-    if getattr(arguments, "json", False):
-        fault: JSON = {"class": type(error).__name__, "message": text, "log": log.name}
-        _print_json({"schema": 1, "exit_code": EXIT_FAULT, "error": fault})
+    fault: JSON = {"class": type(error).__name__, "message": text, "details": "", "problems": [], "log": log.name}
+    _tell(arguments, {"error": fault}, EXIT_FAULT)
     _say(f"leapp {arguments.command} failed: {text}", "bad")
     _say(f"This is a fault of LEAPP; please report it with the log {log.name}.")
     return EXIT_FAULT
@@ -136,7 +179,7 @@ def _sigterm_is_ctrl_c() -> Iterator[None]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="leapp",
         description="Turn annotated PyTorch and NumPy code into reproducible, checked model bundles.",
         epilog=_EXIT_CODES,
@@ -173,6 +216,7 @@ def _parser() -> argparse.ArgumentParser:
     build.add_argument(
         "--fresh", action="store_true", help="a new interpreter for every session, rather than a fork of a warm one"
     )
+    _add_junit(build)
 
     lock = _command(commands, "lock", _lock, "write the digests that manifests are expected to give beside them")
     _add_manifests(lock)
@@ -187,9 +231,9 @@ def _parser() -> argparse.ArgumentParser:
 
     check = _command(commands, "check", _check, "validate manifests without building")
     _add_manifests(check)
+    _add_junit(check)
 
-    schema = commands.add_parser("schema", help="print the JSON Schema of manifests, for editors")
-    schema.set_defaults(run=_schema)
+    _command(commands, "schema", _schema, "print the JSON Schema of manifests, for editors")
 
     verify = _command(commands, "verify", _verify, "check digests and structure of bundles; nothing is executed")
     _add_bundles(verify, "+")
@@ -200,6 +244,7 @@ def _parser() -> argparse.ArgumentParser:
         help="hold them against this lock, or a folder of locks (default: the one "
         "beside the manifest, where it is found)",
     )
+    _add_junit(verify)
 
     difference = _command(commands, "diff", _diff, "show why two bundles differ, and which version step that asks for")
     difference.add_argument("first", metavar="A", type=Path, help="a bundle's folder, or a lock (NAME.lock)")
@@ -226,6 +271,7 @@ def _parser() -> argparse.ArgumentParser:
     replay.add_argument(
         "--statistics", action="store_true", help="mean, percentiles and what is not finite, for each output"
     )
+    _add_junit(replay)
 
     run = _command(commands, "run", _run, "run a bundle tick by tick, on given or random inputs")
     run.add_argument("bundle", metavar="BUNDLE", type=Path, help="folder of a bundle, or a runtime file (.yaml)")
@@ -259,6 +305,7 @@ def _parser() -> argparse.ArgumentParser:
         "--vary", metavar="NAMES", type=names, help="vary these alone, separated by commas; '' varies nothing"
     )
     reproduce.add_argument("--manifest", metavar="FILE", type=Path, help="what a bundle was built from")
+    _add_junit(reproduce)
 
     inspect = _command(commands, "inspect", _inspect, "show nodes, ports, wiring, model files and digests of a bundle")
     _add_bundles(inspect, None)
@@ -290,6 +337,10 @@ def _add_manifests(parser: argparse.ArgumentParser) -> None:
         default=[Path(DEFAULT_MANIFESTS)],
         help=f"files, or folders that are searched for *.toml (default: {DEFAULT_MANIFESTS}/)",
     )
+
+
+def _add_junit(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--junit", metavar="FILE", type=Path, help="write all checks as JUnit XML, for CI servers")
 
 
 def _add_bundles(parser: argparse.ArgumentParser, count: str | None) -> None:
@@ -359,16 +410,15 @@ def _build(arguments: argparse.Namespace) -> int:
     jobs = min(arguments.jobs or len(os.sched_getaffinity(0)), len(plan.pipelines))
     warm = not arguments.fresh
     if arguments.json:
-        results = build(plan, jobs=jobs, warm=warm, on_result=lambda result: _print_json(result.as_json()))
+        results = build(plan, jobs=jobs, warm=warm, on_result=lambda result: _tell(arguments, result.as_json()))
     else:
         with BuildProgress(Printer(sys.stderr)) as progress:
-            results = build(
-                plan,
-                jobs=jobs,
-                warm=warm,
-                on_stage=progress.on_stage,
-                on_result=progress.on_result,
-            )
+
+            def on_result(result: PipelineResult) -> None:
+                _tell(arguments, result.as_json())
+                progress.on_result(result)
+
+            results = build(plan, jobs=jobs, warm=warm, on_stage=progress.on_stage, on_result=on_result)
         show_summary(results, Printer(sys.stdout))
     return max((result.exit_code for result in results), default=EXIT_OK)
 
@@ -390,12 +440,12 @@ def _lock(arguments: argparse.Namespace) -> int:
     jobs = min(arguments.jobs or len(os.sched_getaffinity(0)), len(plan.pipelines))
     if arguments.json:
         locked = lock_manifests(plan, update=arguments.update, jobs=jobs)
-        for each in locked:
-            _print_json(each.as_json())
     else:
         with BuildProgress(Printer(sys.stderr)) as progress:
             locked = lock_manifests(plan, update=arguments.update, jobs=jobs, on_stage=progress.on_stage)
         show(locked, Printer(sys.stdout))
+    for each in locked:
+        _tell(arguments, each.as_json(), each.exit_code)
     return max((each.exit_code for each in locked), default=EXIT_OK)
 
 
@@ -403,19 +453,11 @@ def _check(arguments: argparse.Namespace) -> int:
     from leapp.report.text import Printer
 
     manifests = _manifests(arguments)
+    for manifest in manifests:
+        pipeline = manifest.pipeline
+        record = {"manifest": manifest.shown, "root": str(manifest.root), "name": pipeline.name}
+        _tell(arguments, {**record, "version": pipeline.version, "entry": pipeline.entry.text})
     if arguments.json:
-        for manifest in manifests:
-            pipeline = manifest.pipeline
-            _print_json(
-                {
-                    "schema": 1,
-                    "manifest": manifest.shown,
-                    "name": pipeline.name,
-                    "version": pipeline.version,
-                    "entry": pipeline.entry.text,
-                    "ok": True,
-                }
-            )
         return EXIT_OK
     rows = [(each.shown, each.pipeline.name, each.pipeline.version, each.pipeline.entry.text) for each in manifests]
     printer = Printer(sys.stdout)
@@ -424,14 +466,18 @@ def _check(arguments: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-def _schema(_arguments: argparse.Namespace) -> int:
+def _schema(arguments: argparse.Namespace) -> int:
     from leapp.manifest.schema import json_schema
 
-    print(json.dumps(json_schema(), indent=2))
+    if arguments.json:
+        _tell(arguments, {"json_schema": json_schema()})
+    else:
+        print(json.dumps(json_schema(), indent=2))
     return EXIT_OK
 
 
 def _verify(arguments: argparse.Namespace) -> int:
+    from leapp.build._messages import error_json
     from leapp.build.locked import check_bundle
     from leapp.bundle.read import load, verify
     from leapp.errors import LockNotMetError
@@ -446,24 +492,23 @@ def _verify(arguments: argparse.Namespace) -> int:
                 lock = check_bundle(load(path), arguments.lock)
             except LockNotMetError as error:
                 differs, sound = error, False
-        if arguments.json:
-            _print_json(
-                {
-                    "schema": 1,
-                    "bundle": str(path),
-                    "ok": sound,
-                    "name": report.name,
-                    "version": report.version,
-                    "status": report.status,
-                    "digest": report.digest,
-                    "problems": [
-                        {"kind": each.kind.value, "path": each.path, "detail": each.detail} for each in report.problems
-                    ],
-                    "notes": list(report.notes),
-                    "lock": _lock_json(lock, differs),
-                }
-            )
-        else:
+        code = EXIT_OK if sound else EXIT_CHECK_FAILED
+        problems: list[JSON] = [
+            {"kind": each.kind.value, "path": each.path, "detail": each.detail} for each in report.problems
+        ]
+        record: dict[str, JSON] = {
+            "bundle": str(path),
+            "name": report.name,
+            "version": report.version,
+            "status": report.status,
+            "digest": report.digest,
+            "problems": problems,
+            "notes": list(report.notes),
+            "lock": _lock_json(lock, differs),
+            "error": error_json(differs),
+        }
+        _tell(arguments, record, code)
+        if not arguments.json:
             printer = Printer(sys.stdout)
             state = Cell("ok", "good") if sound else Cell("failed", "bad")
             printer.line(state, f"  {path}  ", Cell(f"sha256:{report.digest}", "soft"))
@@ -476,7 +521,7 @@ def _verify(arguments: argparse.Namespace) -> int:
                 _say(str(differs), "bad")
             elif lock is not None:
                 printer.line(Cell("  lock  ", "soft"), f"{lock.file} ({lock.platform}): {lock.standing}")
-        return EXIT_OK if sound else EXIT_CHECK_FAILED
+        return code
 
     return _each(arguments, arguments.bundles, one)
 
@@ -489,6 +534,7 @@ def _lock_json(lock: Checked | None, differs: LockNotMetError | None) -> JSON:
             "file": str(facts["lock"]),
             "platform": facts["platform"],
             "standing": "differs",
+            "version": None,
             "differences": lines,
         }
     return None if lock is None else lock.as_json()
@@ -500,10 +546,10 @@ def _diff(arguments: argparse.Namespace) -> int:
     from leapp.report.text import Printer
 
     compared = compare(arguments.first, arguments.second)
-    if arguments.json:
-        for each in compared:
-            _print_json({"schema": 1, "paths": [str(arguments.first), str(arguments.second)], **each.as_json()})
-    else:
+    for each in compared:
+        record: dict[str, JSON] = {"paths": [str(arguments.first), str(arguments.second)], **each.as_json()}
+        _tell(arguments, record, EXIT_OK if each.equal else EXIT_CHECK_FAILED)
+    if not arguments.json:
         show(compared, Printer(sys.stdout))
     return EXIT_OK if all(each.equal for each in compared) else EXIT_CHECK_FAILED
 
@@ -528,11 +574,11 @@ def _replay(arguments: argparse.Namespace) -> int:
             format=arguments.format,
             model_dirs=arguments.model_dir,
         )
-        if arguments.json:
-            _print_json({"schema": 1, "bundle": str(path), **found.as_json()})
-        else:
+        code = EXIT_OK if found.ok else EXIT_CHECK_FAILED
+        _tell(arguments, {"bundle": str(path), **found.as_json()}, code)
+        if not arguments.json:
             show_bundle(found, str(path), Printer(sys.stdout), statistics=arguments.statistics)
-        return EXIT_OK if found.ok else EXIT_CHECK_FAILED
+        return code
 
     return _each(arguments, bundles, one)
 
@@ -555,11 +601,11 @@ def _replay_log(arguments: argparse.Namespace, bundle: Path, log: Path) -> int:
         atol=arguments.atol,
         model_dirs=arguments.model_dir,
     )
-    if arguments.json:
-        _print_json({"schema": 1, "bundle": str(bundle), "log": str(log), **found.as_json()})
-    else:
+    code = EXIT_OK if found.ok else EXIT_CHECK_FAILED
+    _tell(arguments, {"bundle": str(bundle), "log": str(log), **found.as_json()}, code)
+    if not arguments.json:
         show_log(found, str(bundle), str(log), Printer(sys.stdout), statistics=arguments.statistics)
-    return EXIT_OK if found.ok else EXIT_CHECK_FAILED
+    return code
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -592,8 +638,7 @@ def _run(arguments: argparse.Namespace) -> int:
         if not arguments.json:
             _say(f"Tick {played.ticks} was not run:", "bad")
         return _refuse(played.error, arguments, **record)
-    if arguments.json:
-        _print_json({"schema": 1, **record, "ok": True, "exit_code": EXIT_OK})
+    _tell(arguments, record)
     return EXIT_OK
 
 
@@ -624,9 +669,8 @@ def _reproduce(arguments: argparse.Namespace) -> int:
             with BuildProgress(Printer(sys.stderr)) as progress:
                 rebuilt = [*reproduce_manifests(path, vary=arguments.vary, on_stage=progress.on_stage)]
         for each in rebuilt:
-            if arguments.json:
-                _print_json(each.as_json())
-            else:
+            _tell(arguments, each.as_json(), each.exit_code)
+            if not arguments.json:
                 show(each, Printer(sys.stdout))
         return max((each.exit_code for each in rebuilt), default=EXIT_OK)
 
@@ -641,15 +685,21 @@ def _inspect(arguments: argparse.Namespace) -> int:
 
     facts = collect(load(arguments.bundle).folder)
     code = EXIT_OK if facts.status == "ok" else EXIT_CHECK_FAILED
+    program = None
     if arguments.snippet is not None:
         from leapp.report.snippets import snippet
 
-        print(snippet(facts, arguments.bundle.resolve(), arguments.snippet), end="")
-    elif arguments.svg is not None or arguments.png is not None:
+        program = snippet(facts, arguments.bundle.resolve(), arguments.snippet)
+    pictures = [path for path in (arguments.svg, arguments.png) if path is not None]
+    if pictures and program is None:
         _draw(facts, arguments)
-    elif arguments.json:
-        _print_json(as_json(facts))
-    else:
+    drawn: list[JSON] = [] if program is not None else [str(path) for path in pictures]
+    _tell(arguments, {**as_json(facts), "snippet": program, "drawn": drawn}, code)
+    if arguments.json:
+        return code
+    if program is not None:
+        print(program, end="")
+    elif not pictures:
         show(facts, Printer(sys.stdout))
     return code
 
@@ -672,11 +722,11 @@ def _doctor(arguments: argparse.Namespace) -> int:
     from leapp.report.text import Printer
 
     diagnosis = diagnose()
-    if arguments.json:
-        _print_json(diagnosis.as_json())
-    else:
+    code = EXIT_OK if diagnosis.ok else EXIT_CHECK_FAILED
+    _tell(arguments, diagnosis.as_json(), code)
+    if not arguments.json:
         show(diagnosis, Printer(sys.stdout))
-    return EXIT_OK if diagnosis.ok else EXIT_CHECK_FAILED
+    return code
 
 
 # --- helpers -------------------------------------------------------------------------------------------------------
@@ -708,14 +758,6 @@ def _each(arguments: argparse.Namespace, paths: Sequence[Path], one: Callable[[P
     return highest
 
 
-def _error_json(error: LeappError) -> dict[str, JSON]:
-    record: dict[str, JSON] = {"class": type(error).__name__, "message": str(error)}
-    problems = error.facts.get("problems")
-    if problems is not None and isinstance(error, ManifestError):
-        record["problems"] = [dataclasses.asdict(problem) for problem in problems]
-    return record
-
-
 def _write(path: Path, data: bytes) -> None:
     try:
         path.write_bytes(data)
@@ -723,9 +765,55 @@ def _write(path: Path, data: bytes) -> None:
         raise OutputFileError(path=str(path), why=error.strerror or str(error)) from error
 
 
+def _tell(arguments: argparse.Namespace, record: dict[str, JSON], code: int = EXIT_OK) -> None:
+    """A record of one thing, for whoever reads records: stdout with ``--json``, a JUnit file, GitHub.
+
+    Args:
+        arguments: of the command.
+        record: what docs/json.md says of this command; the keys that all records have need not be in it.
+        code: what the command exits with on account of this thing.
+    """
+    common: dict[str, JSON] = {"schema": 1, "command": arguments.command, "ok": code == EXIT_OK, "exit_code": code}
+    whole = {**common, "error": None, **record}
+    arguments.told.append(whole)
+    if arguments.json:
+        _print_json(whole)
+
+
+def _hand_on(arguments: argparse.Namespace) -> int:
+    """Tell those who do not read the terminal: a JUnit file, and GitHub where it runs us."""
+    asked = getattr(arguments, "junit", None)
+    on_github = os.environ.get("GITHUB_ACTIONS") == "true"
+    if asked is None and not on_github:
+        return EXIT_OK
+    from leapp.report.outcomes import suites
+
+    has_checks = "junit" in arguments
+    found = suites(each for each in arguments.told if has_checks or each["error"] is not None)
+    if asked is not None:
+        from leapp.report.junit import junit_xml, write_whole
+
+        write_whole(asked, junit_xml(found, command=arguments.command))
+    if on_github:
+        from leapp.report import github
+
+        # GitHub reads both streams, and stdout may be full of records.
+        for line in github.commands(found, here=str(Path.cwd()), workspace=os.environ.get("GITHUB_WORKSPACE", "")):
+            print(line, file=sys.stderr)
+        page = os.environ.get("GITHUB_STEP_SUMMARY")
+        if page and has_checks:
+            github.add_to_page(Path(page), github.summary(found, command=arguments.command))
+    return EXIT_OK
+
+
 def _print_json(record: dict[str, JSON]) -> None:
     """One record on one line, at once: a reader may wait for it. Whole lines, also from several threads."""
-    sys.stdout.write(json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n")
+    text = json.dumps(record, ensure_ascii=False, allow_nan=False)
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:  # a file name that is no text, or a terminal that has no such letters
+        text = json.dumps(record, allow_nan=False)
+    sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
 

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Self
 
-from leapp.errors import LeappError
+from leapp.errors import LeappError, ManifestError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -178,8 +178,15 @@ def pickled_error(error: LeappError) -> str:
         return ""
 
 
-def error_json(error: LeappError | None, details: str) -> JSON:
+def error_json(error: LeappError | None, details: str = "") -> JSON:
     """What went wrong, as the records for machines have it; None when nothing did."""
     if error is None:
         return None
-    return {"class": type(error).__name__, "message": str(error), "details": details}
+    problems = error.facts.get("problems") if isinstance(error, ManifestError) else None
+    return {
+        "class": type(error).__name__,
+        "message": str(error),
+        "details": details,
+        "problems": [asdict(problem) for problem in problems or ()],
+        "log": None,
+    }

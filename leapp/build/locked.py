@@ -60,6 +60,7 @@ class Checked:
             "platform": self.platform,
             "standing": self.standing.value,
             "version": self.locked_version or None,
+            "differences": [],
         }
 
 

@@ -56,6 +56,7 @@ class Rebuilt:
         return {
             "schema": 1,
             "manifest": self.plan.manifest.shown,
+            "root": str(self.plan.manifest.root),
             "bundle": None if self.bundle is None else str(self.bundle),
             "name": self.plan.name,
             "version": self.plan.version,

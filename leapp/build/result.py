@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from leapp.build._messages import error_json
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from leapp._spec import JSON
@@ -45,6 +46,8 @@ class PipelineResult:
     size_bytes: int = 0
     checks: tuple[CheckRow, ...] = ()
     notes: tuple[str, ...] = ()
+    escapes: tuple[Mapping[str, JSON], ...] = ()
+    """Where values left the trace: kind, node, op, file, line, function."""
     error: LeappError | None = None
     details: str = ""
     """What helps to understand the error: the entry's own traceback, or the end of what it printed."""
@@ -68,8 +71,10 @@ class PipelineResult:
         return {
             "schema": 1,
             "manifest": self.plan.manifest.shown,
+            "root": str(self.plan.manifest.root),
             "name": self.plan.name,
             "version": self.plan.version,
+            "ok": self.error is None,
             "exit_code": self.exit_code,
             "published": self.published,
             "bundle": None if self.bundle is None else str(self.bundle),
@@ -79,6 +84,7 @@ class PipelineResult:
             "size_bytes": self.size_bytes,
             "checks": [row.as_json() for row in self.checks],
             "notes": list(self.notes),
+            "escapes": [dict(each) for each in self.escapes],
             "reproduction": None if self.reproduction is None else self.reproduction.as_json(),
             "lock": None if self.lock is None else self.lock.as_json(),
             "error": error_json(self.error, self.details),

@@ -13,7 +13,7 @@ import tempfile
 import threading
 import time
 import traceback
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -86,6 +86,8 @@ class _Traced:
     problems: tuple[str, ...]
     """What the checks found wrong."""
     notes: tuple[str, ...]
+    escapes: tuple[Mapping[str, JSON], ...]
+    """Where values left the trace."""
     printed: bytes
     record: Path
     """What a second session is compared with."""
@@ -119,6 +121,8 @@ class _Context:
     grace_s: float
     warm: WarmStarter | None = None
     """Forks sessions; None: each gets a fresh interpreter."""
+    started: float = field(default_factory=time.monotonic)
+    """By the monotonic clock, in seconds."""
 
     @property
     def starter(self) -> Starter:
@@ -148,9 +152,11 @@ class _Stopped(Exception):  # noqa: N818  # not an error of its own: it carries 
         details: str = "",
         log: Path | None = None,
         checks: tuple[CheckRow, ...] = (),
+        escapes: tuple[Mapping[str, JSON], ...] = (),
         reproduction: ReproductionRecord | None = None,
     ) -> None:
         super().__init__(str(error))
+        self.escapes = escapes
         self.error, self.details, self.log, self.checks = error, details, log, checks
         self.reproduction = reproduction
 
@@ -221,6 +227,7 @@ def _build_pipeline(context: _Context) -> PipelineResult:
             details=stop.details,
             log=stop.log,
             checks=stop.checks,
+            escapes=stop.escapes,
             reproduction=stop.reproduction,
         )
     except LeappError as error:
@@ -363,6 +370,7 @@ def _trace(context: _Context, scratch: Path, starts: Mapping[str, str] | None = 
         errors,
         tuple(outcome.compiled.problems),
         notes,
+        _escapes(bundle),
         printed,
         record,
         place=Path(folder),
@@ -370,6 +378,12 @@ def _trace(context: _Context, scratch: Path, starts: Mapping[str, str] | None = 
         peak_memory_bytes=outcome.compiled.peak_memory_bytes,
         process=outcome.process,
     )
+
+
+def _escapes(folder: Path) -> tuple[Mapping[str, JSON], ...]:
+    """Where values left the trace, as the session noted it."""
+    file = folder / "evidence" / "notes.json"
+    return tuple(json.loads(file.read_bytes())["escapes"]) if file.exists() else ()
 
 
 def _reads_of(records: Path) -> Reads | None:
@@ -404,6 +418,7 @@ def _probe(context: _Context, traced: _Traced) -> _Probed:
             kind(manifest=manifest.shown, count=len(lines), detail="\n".join(lines)),
             log=context.keep_log(traced.printed),
             checks=traced.checks,
+            escapes=traced.escapes,
         )
     unseeded = sorted({str(kind) for report in reports for kind in _rows(report, "unseeded_weights")})
     notes = [f"Weights of {', '.join(unseeded)} follow the seed of the session."] if unseeded else []
@@ -424,7 +439,7 @@ def _reproduce(context: _Context, traced: _Traced, result: PipelineResult) -> Pi
     except NotReproducibleError as error:
         record = error.facts["record"]
         log = context.keep_log(traced.printed)
-        raise _Stopped(error, log=log, checks=traced.checks, reproduction=record) from None
+        raise _Stopped(error, log=log, checks=traced.checks, escapes=traced.escapes, reproduction=record) from None
     return replace(result, reproduction=record, notes=(*result.notes, *record.notes))
 
 
@@ -590,6 +605,7 @@ def _check(context: _Context, traced: _Traced) -> PipelineResult:
             ValidationError(count=count, detail="\n".join([*traced.errors, *traced.problems]), reports={}),
             log=context.keep_log(traced.printed),
             checks=traced.checks,
+            escapes=traced.escapes,
         )
     if traced.reads is not None:
         traced.reads.require_declared(context.plan.manifest.shown)
@@ -601,6 +617,7 @@ def _check(context: _Context, traced: _Traced) -> PipelineResult:
         size_bytes=sum(file.size for file in bundle.manifest.files),
         checks=traced.checks,
         notes=(*traced.notes, *_starts(traced.folder)),
+        escapes=traced.escapes,
         peak_memory_bytes=traced.peak_memory_bytes,
     )
 
@@ -624,6 +641,8 @@ def _add_evidence(context: _Context, traced: _Traced) -> None:
         "network": session.network,
         "variables": dict(context.plan.variables),
         "peak_memory_bytes": traced.peak_memory_bytes,
+        # What this pipeline costs a machine, for whoever spreads pipelines over several.
+        "wall_s": round(time.monotonic() - context.started, 3),
         "metadata": dict(context.plan.manifest.metadata),
         "notes": list(traced.notes),
         "process": traced.process,

@@ -10,6 +10,7 @@ from leapp.report._html import Content, Html, element, join, table
 from leapp.report.checks import STATISTICS_HEAD
 from leapp.report.facts import collect, shape_text, value_text
 from leapp.report.inspect import ROLES, constants_text, state_rows
+from leapp.report.outcomes import NOTED
 from leapp.report.picture import picture_svg
 from leapp.report.text import counted, size_text
 
@@ -22,16 +23,6 @@ if TYPE_CHECKING:
     from leapp.report.checks import CheckRow
     from leapp.report.facts import Facts, NodeFacts
 
-_NOTED: Final[Mapping[str, str]] = {
-    "escape": "a value was read as a Python value",
-    "branch": "a branch on a value",
-    "guard": "a check that only raises",
-    "constant": "meant to be fixed",
-    "reader": "an array that compiled code made",
-    "untraced": "a call that was not recorded",
-    "random": "random numbers were drawn",
-    "hidden-state": "memory that carries values from tick to tick",
-}
 _SESSION: Final[Mapping[str, str]] = {
     "manifest": "Manifest",
     "entry": "Entry",
@@ -173,7 +164,7 @@ def _noted(page: Facts) -> Html | None:
         kind = each.kind.removesuffix("-allowed")
         allowed = _badge("allowed", "good") if each.kind != kind else None
         place = element("span", each.source, element("br"), _soft(each.function), class_="m")
-        rows.append((join(_NOTED.get(kind, kind), " ", allowed), _code(each.op), place, each.node))
+        rows.append((join(NOTED.get(kind, kind), " ", allowed), _code(each.op), place, each.node))
     return element(
         "section",
         element("h2", "Where values left the trace"),
