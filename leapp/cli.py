@@ -382,9 +382,8 @@ def _init(arguments: argparse.Namespace) -> int:
     from leapp.report.text import Printer
 
     done = initialize(Path.cwd(), script=arguments.script, ci=arguments.ci, force=arguments.force)
-    if arguments.json:
-        _print_json(done.as_json())
-    else:
+    _tell(arguments, done.as_json())
+    if not arguments.json:
         show(done, Printer(sys.stdout))
     return EXIT_OK
 

@@ -149,7 +149,7 @@ def test_a_bundle_is_published_whole(built):
     )  # fmt: skip
     assert result.nodes == ("estimator", "policy")
     assert result.artifacts == 2
-    assert {(row.node, row.format, row.samples, row.ok) for row in result.checks} == {
+    assert {(row.node, row.format, row.samples, row.ok) for row in result.checks if not row.in_pipeline} == {
         ("estimator", "torchscript", 3, True),
         ("policy", "torchscript", 3, True),
     }
