@@ -77,7 +77,12 @@ def __getattr__(name: str) -> Any:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name not in ("torch", "numpy", "onnx"):
-            raise
+            from leapp._other import other_error
+
+            other = other_error(error)
+            if other is None:
+                raise
+            raise other from None
         from leapp.errors import MissingDependencyError
 
         raise MissingDependencyError(

@@ -126,7 +126,10 @@ def _answer(command: Callable[[argparse.Namespace], int], arguments: argparse.Na
         return _refuse(error, arguments)
     except ModuleNotFoundError as error:
         if error.name not in _BUILD_PACKAGES:
-            return _fault(error, arguments)
+            from leapp._other import other_error
+
+            other = other_error(error)
+            return _fault(error, arguments) if other is None else _refuse(other, arguments)
         from leapp.doctor import install_command
 
         missing = MissingDependencyError(
@@ -186,7 +189,8 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"leapp {__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    parser.set_defaults(run=_first_words)
 
     init = _command(commands, "init", _init, "write what a project needs to build its pipelines; overwrite nothing")
     init.add_argument(
@@ -375,6 +379,14 @@ def tolerance(text: str) -> float:
 
 
 # --- commands ------------------------------------------------------------------------------------------------------
+
+
+def _first_words(_arguments: argparse.Namespace) -> int:
+    from leapp.init.first import show_first_words
+    from leapp.report.text import Printer
+
+    show_first_words(Path.cwd(), Printer(sys.stdout))
+    return EXIT_BAD_INPUT  # a script that lost its command must not pass for one that worked
 
 
 def _init(arguments: argparse.Namespace) -> int:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from packaging.requirements import Requirement
 from packaging.version import InvalidVersion
 
+from leapp._other import mend_command, other_version
 from leapp._version import __version__
 from leapp.report.text import Cell
 
@@ -66,11 +67,13 @@ class Diagnosis:
     platform: str
     cpus: int
     parts: tuple[Part, ...]
+    other: str | None = None
+    """Version of the other package named ``leapp``, which puts its files where ours are; None: not installed."""
 
     @property
     def ok(self) -> bool:
         """Whether the base works and nothing that is installed is out of range. A missing extra is a choice."""
-        return all(
+        return self.other is None and all(
             part.state is State.FINE or (part.state is State.MISSING and BASE not in part.needed_for)
             for part in self.parts
         )
@@ -87,6 +90,8 @@ class Diagnosis:
     @property
     def command(self) -> str | None:
         """The one command that brings what a build needs; None when nothing is missing for it."""
+        if self.other is not None:
+            return mend_command()
         if self.ok and self.can("build"):
             return None
         return install_command()
@@ -101,6 +106,7 @@ class Diagnosis:
             "platform": self.platform,
             "cpus": self.cpus,
             "ok": self.ok,
+            "other_leapp": self.other,
             "can": {use: self.can(use) for use in self.uses},
             "parts": [
                 {
@@ -140,6 +146,7 @@ def diagnose(
         platform=f"{platform.system()} {platform.machine()}, {' '.join(platform.libc_ver()).strip() or 'unknown libc'}",
         cpus=len(os.sched_getaffinity(0)),
         parts=_parts([Requirement(text) for text in requirements], version_of or _installed_version),
+        other=other_version(),
     )
 
 
@@ -169,7 +176,12 @@ def show(diagnosis: Diagnosis, printer: Printer) -> None:
         printer.line(ready, f"  {use}", Cell(f": {USES[use]}" if use in USES else "", "soft"))
     if diagnosis.command is not None:
         printer.line()
-        printer.line("To get all that a build needs:")
+        if diagnosis.other is not None:
+            other = f"Another package, leapp {diagnosis.other}, is installed where leapp-build has its files."
+            printer.line(Cell(other, "bad"))
+            printer.line("To remove it, and restore ours:")
+        else:
+            printer.line("To get all that a build needs:")
         printer.line(Cell(f"  {diagnosis.command}", "title"))
 
 

@@ -663,6 +663,14 @@ class MissingDependencyError(LeappError, ImportError):
     remedy = "Install it: {command}"
 
 
+class OtherPackageError(LeappError, ImportError):
+    """Another package named ``leapp`` is installed, and some of its files stand where ours belong."""
+
+    exit_code = 2
+    what = "Another package, leapp {version}, is installed where leapp-build has its files, and replaced some of them."
+    remedy = "Remove it and restore ours: {command}"
+
+
 class ValidationWarning(LeappWarning):
     """A node failed its checks and ``strict`` was off."""
 

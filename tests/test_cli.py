@@ -126,7 +126,6 @@ def test_no_bundle_is_bad_input(project, capsys, command):
         ["replay", "b", "--rtol", "-1"],
         ["replay", "b", "--atol", "nan"],
         ["verify"],
-        [],
         ["unknown"],
     ],
 )

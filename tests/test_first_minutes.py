@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import subprocess
+import sys
 import zipfile
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
+import leapp
 from leapp import cli
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 MANIFEST = 'schema = 1\n[pipeline]\nname = "p"\nversion = "1.0.0"\nentry = "entry.py:main"\n'
 
@@ -126,3 +128,94 @@ def test_a_manifest_outside_any_project(here, capsys):
     assert text.count(hint) == 2
     (here / ".git").mkdir()
     assert hint not in said(capsys, "check")
+
+
+# --- bare `leapp` ---------------------------------------------------------------------------------------------------
+
+
+def words(capsys) -> list[str]:
+    assert cli.main([]) == 2  # a script that lost its command must not pass for one that worked
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 6
+    assert max(map(len, lines[1:])) <= 100
+    return [lines[0].partition(": ")[2], *(line.partition("  # ")[0].strip() for line in lines[1:])]
+
+
+def test_bare_leapp_says_what_to_do_next(here, capsys, monkeypatch):
+    assert words(capsys) == ["no manifests/ here yet.", "leapp init --from SCRIPT", "leapp --help"]
+    (here / "manifests").mkdir()
+    (here / "manifests/p.toml").write_text(MANIFEST)
+    assert words(capsys) == ["1 manifest here.", "leapp build", "leapp check", "leapp --help"]
+    bundle = here / "dist/my p/1.0.0"
+    bundle.mkdir(parents=True)
+    (bundle / "bundle.json").write_text("{}")
+    assert words(capsys) == [
+        "1 manifest and 1 bundle here.",
+        "leapp build",
+        "leapp verify 'dist/my p/1.0.0'",
+        "leapp replay 'dist/my p/1.0.0'",
+        "leapp --help",
+    ]
+    monkeypatch.chdir(here / "manifests")
+    assert words(capsys) == [f"the project is {here}.", "cd .. && leapp build", "leapp --help"]
+    monkeypatch.chdir(bundle)
+    assert words(capsys) == ["this folder is a bundle.", "leapp verify .", "leapp inspect .", "leapp --help"]
+
+
+def test_bare_leapp_where_torch_is_missing(here, capsys, monkeypatch):
+    monkeypatch.setattr("leapp.init.first.importlib.util.find_spec", lambda _name: None)
+    assert words(capsys)[1] == "leapp doctor"
+
+
+# --- the other package named leapp ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def both(tmp_path) -> Path:
+    """A folder of packages in which ours was installed first, and the other one over it."""
+    site = tmp_path / "site"
+    shutil.copytree(Path(leapp.__file__).parent, site / "leapp", ignore=shutil.ignore_patterns("__pycache__"))
+    (site / "leapp-0.18.0.dist-info").mkdir()
+    (site / "leapp-0.18.0.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: leapp\nVersion: 0.18.0\n")
+    return site
+
+
+def python(site: Path, *arguments: str) -> subprocess.CompletedProcess:
+    environment = {**os.environ, "PYTHONPATH": str(site), "NO_COLOR": "1"}
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=site, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def test_doctor_notices_the_other_package(both):
+    done = python(both, "-m", "leapp", "doctor")
+    assert done.returncode == 1
+    assert "Another package, leapp 0.18.0, is installed where leapp-build has its files." in done.stdout
+    assert "pip uninstall -y leapp && " in done.stdout
+    assert "pip install --force-reinstall --no-deps 'leapp-build[build]" in done.stdout
+    record = json.loads(python(both, "-m", "leapp", "doctor", "--json").stdout)
+    assert (record["other_leapp"], record["ok"]) == ("0.18.0", False)
+
+
+@pytest.mark.parametrize("theirs", ["cli", "__init__.py"])
+def test_a_command_of_the_other_package_is_not_run(both, theirs):
+    path = both / "leapp" / theirs
+    if theirs == "cli":
+        path.mkdir()
+        path /= "__init__.py"
+    path.write_text("def main():\n    print('another program')\n")
+    done = python(both, "-m", "leapp", "check")
+    assert done.returncode == 2
+    assert "another program" not in done.stdout
+    first, second = done.stderr.splitlines()
+    assert first.startswith("Another package, leapp 0.18.0, is installed where leapp-build has its files")
+    assert "pip uninstall -y leapp" in second
+
+
+def test_a_part_of_ours_that_is_gone_is_put_down_to_it(both):
+    (both / "leapp/kinds.py").unlink()
+    done = python(both, "-c", "import leapp\nleapp.InputKindEnum")
+    assert done.stderr.splitlines()[-2].startswith("leapp.errors.OtherPackageError: Another package, leapp 0.18.0")
+    shutil.rmtree(both / "leapp-0.18.0.dist-info")
+    done = python(both, "-c", "import leapp\nleapp.InputKindEnum")
+    assert "ModuleNotFoundError: No module named 'leapp.kinds'" in done.stderr

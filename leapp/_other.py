@@ -1,0 +1,57 @@
+"""The other package named ``leapp``: it unpacks into the same folder as ours, and of each file the last one stays."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from leapp.errors import OtherPackageError
+
+NAME: Final = "leapp"
+OURS: Final = "leapp-build"
+
+
+def other_version() -> str | None:
+    """The version of the other package, where it is installed for this interpreter."""
+    try:
+        return importlib.metadata.version(NAME)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def is_whole() -> bool:
+    """Whether the parts that both packages have a file for are ours."""
+    import leapp
+    import leapp.cli
+
+    here = Path(__file__).parent
+    return hasattr(leapp, "__config_version__") and Path(leapp.cli.__file__).parent == here
+
+
+def mend_command() -> str:
+    """What removes the other package, and restores what its files replaced."""
+    from leapp.init.source import find_source
+
+    pip = f"{shlex.quote(sys.executable)} -m pip"
+    requirement = shlex.quote(find_source().requirement)
+    return f"{pip} uninstall -y {NAME} && {pip} install --force-reinstall --no-deps {requirement}"
+
+
+def other_error(error: ImportError | None = None) -> OtherPackageError | None:
+    """The error to raise where part of ours cannot be imported; None where the other package is not to blame.
+
+    Args:
+        error: what an import raised; None: it is known already that a part is not ours.
+    """
+    if error is not None and not (error.name or "").startswith(f"{NAME}."):
+        return None
+    version = other_version()
+    if version is None:
+        return None
+    from leapp.errors import OtherPackageError
+
+    return OtherPackageError(version=version, command=mend_command())
