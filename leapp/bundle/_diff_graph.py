@@ -271,7 +271,7 @@ def _pair(
     before, after = first.ops[i], second.ops[j]
     note, step, kind = "", Step.MINOR, "op-changed"
     if _key(before, constants) != _key(after, {}):
-        kind = "op-replaced"
+        kind, note = "op-replaced", f"{_call(before)} became {_call(after)}"
     else:
         changed = [*_changed(before, after, names)]
         typed = ("dtype", "shape") if before.get("op") != "get_attr" else ()
@@ -352,10 +352,14 @@ def _pattern(was: Any, now: Any) -> str:
 
 def op_text(op: Op) -> str:
     """One operation on one line: ``%mul = torch.mul(%x, 2.0) -> float32[3]``."""
+    shape = f" -> {_result(op)}" if "dtype" in op and "shape" in op else ""
+    return f"%{op.get('id')} = {_call(op)}{shape}"
+
+
+def _call(op: Op) -> str:
     given = [argument_text(each) for each in op.get("args", ())]
     given += [f"{key}={argument_text(each)}" for key, each in dict(op.get("kwargs", {})).items()]
-    shape = f" -> {_result(op)}" if "dtype" in op and "shape" in op else ""
-    return f"%{op.get('id')} = {op.get('target')}({', '.join(given)}){shape}"
+    return f"{op.get('target')}({', '.join(given)})"
 
 
 def _result(op: Op) -> str:

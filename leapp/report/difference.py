@@ -117,7 +117,8 @@ def _what(finding: Finding) -> str:
             text = f"{finding.part}: {finding.first} -> {finding.second}"
     else:
         text = finding.short()
-    return f"{text};\n{finding.note}" if finding.note else text
+    # One in the place of another: both stand there already.
+    return f"{text};\n{finding.note}" if finding.note and finding.kind != "op-replaced" else text
 
 
 def _constant(finding: Finding) -> tuple[str, ...]:

@@ -70,6 +70,7 @@ def test_one_in_the_place_of_another():
     assert (found.kind, found.first, found.second) == (
         "op-replaced", "%tanh = torch.tanh(%add)", "%relu = torch.relu(%add)",
     )  # fmt: skip
+    assert found.note == "torch.tanh(%add) became torch.relu(%add)"
 
 
 def test_another_value_is_seen_also_under_other_names():
