@@ -465,6 +465,11 @@ def _check(arguments: argparse.Namespace) -> int:
 
     manifests = _manifests(arguments)
     for manifest in manifests:
+        if os.path.lexists(manifest.path.with_suffix(".lock")):
+            from leapp import lock
+
+            lock.read(lock.beside(manifest.path), name=manifest.pipeline.name)
+    for manifest in manifests:
         pipeline = manifest.pipeline
         record = {"manifest": manifest.shown, "root": str(manifest.root), "name": pipeline.name}
         _tell(arguments, {**record, "version": pipeline.version, "entry": pipeline.entry.text})

@@ -248,6 +248,13 @@ def test_a_lock_that_cannot_be_read_ends_a_build_before_it_begins(project, lock_
     assert seen == ["done"]
 
 
+def test_check_reads_the_locks_as_well(project, lock_file, capsys):
+    assert cli.main(["check", str(project.manifests["p"])]) == 0
+    lock_file.write_text(lock_file.read_text().replace("bundle =", "bundel ="))
+    assert cli.main(["check", str(project.manifests["p"])]) == 2
+    assert "linux-x86_64.bundel: unknown key. Did you mean 'bundle'?" in capsys.readouterr().err
+
+
 # --- leapp verify ---------------------------------------------------------------------------------------------------
 
 
