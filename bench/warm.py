@@ -61,7 +61,7 @@ def main() -> int:
 
 def _seconds(folder: Path, options: list[str]) -> float:
     with tempfile.TemporaryDirectory() as out:
-        build = [sys.executable, "-m", "leapp", "build", "--jobs", str(JOBS), "--out", out, *options]
+        build = [sys.executable, "-m", "leapp", "build", "--json", "--jobs", str(JOBS), "--out", out, *options]
         return best_cpu_seconds([*build, *(str(folder / f"small{index}.toml") for index in range(COUNT))], repeats=1)
 
 

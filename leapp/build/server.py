@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import gc
 import importlib
 import importlib.machinery
 import json
@@ -80,6 +81,9 @@ def main(arguments: list[str]) -> int:
         if threads != 1:
             _say(channel, {"failed": f"what it imports has started {threads - 1} thread(s), and a fork copies one"})
             return 1
+        # A collection that walked what children share would copy it for each of them; so would their end.
+        gc.collect()
+        gc.freeze()
         # From here on the channel tells that the build is gone, and then there are sessions to be ended.
         _end_with_parent(0)
         _say(channel, {})
