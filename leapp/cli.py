@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 
     from leapp._spec import JSON
     from leapp.build.locked import Checked
+    from leapp.build.plan import BuildPlan
     from leapp.build.result import PipelineResult
+    from leapp.build.shards import Costs, Shard
     from leapp.errors import LockNotMetError
     from leapp.manifest.model import Manifest
     from leapp.report.facts import Facts
@@ -220,7 +222,21 @@ def _parser() -> argparse.ArgumentParser:
     build.add_argument(
         "--fresh", action="store_true", help="a new interpreter for every session, rather than a fork of a warm one"
     )
+    _add_shard(build)
+    build.add_argument(
+        "--merge",
+        metavar="DIR",
+        nargs="+",
+        type=Path,
+        help="build nothing: gather the bundles that shards left in these folders",
+    )
     _add_junit(build)
+
+    plan = _command(commands, "plan", _plan, "show what a build would build, and what that costs; nothing is run")
+    _add_manifests(plan)
+    plan.add_argument("--version", metavar="V", dest="as_version", help="as of `leapp build`")
+    plan.add_argument("--out", metavar="DIR", type=Path, default=Path(DEFAULT_OUT), help="default: %(default)s")
+    _add_shard(plan)
 
     lock = _command(commands, "lock", _lock, "write the digests that manifests are expected to give beside them")
     _add_manifests(lock)
@@ -343,6 +359,18 @@ def _add_manifests(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_shard(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--shard", metavar="I/N", type=shard, help="this part alone; parts cost about the same, and none is left out"
+    )
+    parser.add_argument(
+        "--costs",
+        metavar="FILE",
+        type=Path,
+        help="what `leapp plan --json` printed: shards are weighed by it (default: by the bundles in --out)",
+    )
+
+
 def _add_junit(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--junit", metavar="FILE", type=Path, help="write all checks as JUnit XML, for CI servers")
 
@@ -363,6 +391,16 @@ def number_of_jobs(text: str) -> int:
 def number_of_ticks(text: str) -> int:
     """Read ``--steps``; argparse names this function in its error."""
     return number_of_jobs(text)
+
+
+def shard(text: str) -> Shard:
+    """Read ``--shard``."""
+    from leapp.build.shards import Shard
+
+    try:
+        return Shard.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def names(text: str) -> list[str]:
@@ -407,6 +445,8 @@ def _build(arguments: argparse.Namespace) -> int:
     from leapp.report.progress import BuildProgress, show_summary
     from leapp.report.text import Printer
 
+    if arguments.merge:
+        return _merge(arguments)
     manifests = _manifests(arguments, version=arguments.as_version)
     # One node alone is for trying things out, and is not published.
     vary = None if arguments.no_reproduce or arguments.only else chosen(None)
@@ -418,6 +458,7 @@ def _build(arguments: argparse.Namespace) -> int:
         strict=arguments.strict,
         vary=vary,
     )
+    plan, _ = _sharded(plan, arguments)
     jobs = min(arguments.jobs or len(os.sched_getaffinity(0)), len(plan.pipelines))
     warm = not arguments.fresh
     if arguments.json:
@@ -432,6 +473,75 @@ def _build(arguments: argparse.Namespace) -> int:
             results = build(plan, jobs=jobs, warm=warm, on_stage=progress.on_stage, on_result=on_result)
         show_summary(results, Printer(sys.stdout))
     return max((result.exit_code for result in results), default=EXIT_OK)
+
+
+def _merge(arguments: argparse.Namespace) -> int:
+    from leapp.build.shards import merge
+    from leapp.report.text import Cell, Printer
+
+    # A machine that only gathers needs no manifests; where they are, nothing may be missing.
+    usual = arguments.manifests == [Path(DEFAULT_MANIFESTS)] and not os.path.lexists(DEFAULT_MANIFESTS)
+    manifests = [] if usual else _manifests(arguments, version=arguments.as_version)
+    wanted = [(each.pipeline.name, each.pipeline.version) for each in manifests]
+    merged = merge(arguments.merge, arguments.out, wanted)
+    for each in merged:
+        _tell(arguments, each.as_json(), each.exit_code)
+    if arguments.json:
+        return max((each.exit_code for each in merged), default=EXIT_OK)
+    rows = [
+        (
+            each.name,
+            each.version,
+            str(each.bundle or "-"),
+            each.digest[:12] or "-",
+            Cell("missing", "bad") if each.error else Cell("as it was" if each.already else "gathered", "good"),
+        )
+        for each in merged
+    ]
+    Printer(sys.stdout).table(("Pipeline", "Version", "Bundle", "Digest", "Result"), rows)
+    for each in merged:
+        if each.error is not None:
+            _say(str(each.error), "bad")
+    return max((each.exit_code for each in merged), default=EXIT_OK)
+
+
+def _plan(arguments: argparse.Namespace) -> int:
+    from leapp.build.plan import make_plan
+    from leapp.build.shards import planned
+    from leapp.report.text import Printer
+
+    manifests = _manifests(arguments, version=arguments.as_version)
+    plan, costs = _sharded(make_plan(manifests, out=arguments.out, environment=os.environ), arguments)
+    found = planned(plan, costs)
+    for each in found:
+        _tell(arguments, each.as_json())
+    if not arguments.json:
+        rows = [
+            (
+                each.plan.name,
+                each.plan.version,
+                each.plan.manifest.shown,
+                ", ".join(each.formats) or "-",
+                "-" if each.key is None else each.key[:12],
+                "-" if each.cost_s is None else f"{each.cost_s:.1f} s",
+            )
+            for each in found
+        ]
+        printer = Printer(sys.stdout)
+        printer.table(("Pipeline", "Version", "Manifest", "Formats", "Key", "Last build"), rows, numbers=(5,))
+        if not rows:
+            printer.line(f"Shard {arguments.shard} has nothing to build: there are fewer pipelines than shards.")
+    return EXIT_OK
+
+
+def _sharded(plan: BuildPlan, arguments: argparse.Namespace) -> tuple[BuildPlan, Costs]:
+    """The part of a plan that was asked for, and what is known of its costs."""
+    from leapp.build.shards import known_costs, part_of, read_costs
+
+    if arguments.shard is None and arguments.costs is None and arguments.command != "plan":
+        return plan, {}
+    costs = known_costs(plan) if arguments.costs is None else read_costs(arguments.costs)
+    return (plan if arguments.shard is None else part_of(plan, arguments.shard, costs)), costs
 
 
 def _lock(arguments: argparse.Namespace) -> int:

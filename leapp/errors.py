@@ -920,6 +920,46 @@ class NoManifestsError(LeappError, FileNotFoundError):
     remedy = "{advice}"
 
 
+class CostsError(LeappError, ValueError):
+    """A file of costs that does not hold any."""
+
+    exit_code = 2
+    what = "{file}: {why}."
+    remedy = "`leapp plan --json > plan.jsonl` writes such a file; leave out --costs to weigh by the bundles in --out."
+
+
+class NothingToMergeError(LeappError, FileNotFoundError):
+    """A folder whose bundles were to be gathered has none."""
+
+    exit_code = 2
+    what = "Nothing can be gathered from {folder}: {why}."
+    remedy = "Name the folders that `leapp build --shard I/N --out DIR` filled."
+
+
+class MergedBundleError(LeappError, RuntimeError):
+    """A bundle that was to be gathered is not sound."""
+
+    what = "The bundle {bundle} cannot be gathered: {why}."
+    remedy = "Fetch it again, or build its shard again; nothing was changed in the output folder before this bundle."
+
+
+class BundlesDifferError(LeappError, RuntimeError):
+    """Two shards built one pipeline, and not the same bundle."""
+
+    what = (
+        "{name} {version} was built twice, and differently:\n"
+        "  {first}  sha256:{first_digest}\n  {second}  sha256:{second_digest}"
+    )
+    remedy = "`leapp diff {first} {second}` says why; nothing was gathered."
+
+
+class ShardMissingError(LeappError, RuntimeError):
+    """A pipeline of the manifests is in none of the folders that were gathered."""
+
+    what = "{name} {version} is in none of {folders}."
+    remedy = "Its shard failed or is missing; all shards have to plan the same manifests with the same costs."
+
+
 class ScriptError(LeappError, ValueError):
     """``leapp init --from`` cannot make a manifest of a script."""
 

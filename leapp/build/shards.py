@@ -1,0 +1,316 @@
+"""Plans for several machines: what each pipeline costs, which shard builds it, and bundles gathered in one folder."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import statistics
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from leapp.build._messages import error_json
+from leapp.bundle import read, write
+from leapp.errors import (
+    BundlesDifferError,
+    CostsError,
+    LeappError,
+    MergedBundleError,
+    NothingToMergeError,
+    ShardMissingError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from leapp._spec import JSON
+    from leapp.build.plan import BuildPlan, PipelinePlan
+
+_SESSION: Final = "evidence/session.json"
+_UNKNOWN_S: Final = 1.0
+"""Cost of each pipeline where none is known: all weigh the same."""
+
+Costs = dict[tuple[str, str], float]
+"""Seconds of the last build, by name and version."""
+
+
+# --- plans ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One pipeline of a plan, for people and machines that spread the work."""
+
+    plan: PipelinePlan
+    key: str | None
+    """Digest of all that can change its bytes; None: not known."""
+    cost_s: float | None
+    """Wall time of its last build in seconds; None: not known."""
+
+    @property
+    def formats(self) -> tuple[str, ...]:
+        """Formats of any node, in the manifest's order; none: the script says so."""
+        export = self.plan.manifest.export
+        nodes = self.plan.manifest.nodes.values()
+        named = [*(export.formats or ()), *(each for node in nodes for each in node.formats or ())]
+        return tuple(dict.fromkeys(each.value for each in named))
+
+    def as_json(self) -> dict[str, JSON]:
+        """One record for machines."""
+        return {
+            "name": self.plan.name,
+            "version": self.plan.version,
+            "manifest": self.plan.manifest.shown,
+            "root": str(self.plan.manifest.root),
+            "formats": list(self.formats),
+            "target": str(self.plan.target),
+            "key": self.key,
+            "cost_s": self.cost_s,
+        }
+
+
+def planned(plan: BuildPlan, costs: Costs) -> tuple[Planned, ...]:
+    """What would be built, in the plan's order; nothing is run.
+
+    Args:
+        plan: as ``make_plan`` gives it, or a shard of it.
+        costs: as ``known_costs`` or ``read_costs`` give them.
+    """
+    return tuple(Planned(each, key_of(each), costs.get((each.name, each.version))) for each in plan.pipelines)
+
+
+def key_of(_plan: PipelinePlan) -> str | None:
+    """The cache's key of a pipeline, where it can be told before anything ran; None: it cannot."""
+    return None
+
+
+def known_costs(plan: BuildPlan) -> Costs:
+    """Seconds that the bundles in the plan's output folder took, from their evidence; some may be missing."""
+    found: Costs = {}
+    for each in plan.pipelines:
+        cost_s = _cost_of(each.target)
+        if cost_s is not None:
+            found[each.name, each.version] = cost_s
+    return found
+
+
+def _cost_of(bundle: Path) -> float | None:
+    """Evidence may be gone or of an older leapp; that is no reason not to build."""
+    try:
+        record: Any = json.loads((bundle / _SESSION).read_bytes())
+    except (OSError, ValueError):
+        return None
+    cost_s = record.get("wall_s") if isinstance(record, dict) else None
+    return _seconds(cost_s)
+
+
+def _seconds(value: object) -> float | None:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return float(value) if number and 0 <= value < float("inf") else None  # type: ignore[arg-type,operator]
+
+
+def read_costs(path: Path) -> Costs:
+    """Costs out of what ``leapp plan --json`` printed.
+
+    Raises:
+        CostsError: the file cannot be read, or a line is no such record.
+    """
+    found: Costs = {}
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise CostsError(file=path, why=str(error)) from error
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+            name, version, cost = record["name"], record["version"], record["cost_s"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise CostsError(file=f"{path}:{number}", why="it is no record of `leapp plan --json`") from error
+        if cost is not None:
+            cost_s = _seconds(cost)
+            if cost_s is None:
+                raise CostsError(file=f"{path}:{number}", why=f"cost_s is {cost!r}, not seconds")
+            found[str(name), str(version)] = cost_s
+    return found
+
+
+# --- shards --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """One of several parts of a plan."""
+
+    number: int
+    """Counted from 1."""
+    of: int
+
+    def __str__(self) -> str:
+        """As it is written on the command line."""
+        return f"{self.number}/{self.of}"
+
+    @classmethod
+    def parse(cls, text: str) -> Shard:
+        """Read ``I/N``. Raises ValueError."""
+        number, slash, of = text.partition("/")
+        if not (slash and number.isascii() and number.isdigit() and of.isascii() and of.isdigit()):
+            raise ValueError(f"{text!r} is not I/N, as in 2/4")
+        shard = cls(int(number), int(of))
+        if not 1 <= shard.number <= shard.of:
+            raise ValueError(f"{text!r}: shards are counted from 1")
+        return shard
+
+
+def part_of(plan: BuildPlan, shard: Shard, costs: Costs) -> BuildPlan:
+    """The pipelines that one shard builds, in the plan's order.
+
+    Depends on the set of pipelines and their costs alone, so that machines which never speak to each other divide the
+    work without a gap, as long as they plan the same manifests with the same costs.
+    """
+    keys = [(each.name, each.version) for each in plan.pipelines]
+    mine = set(divide(keys, shard.of, costs)[shard.number - 1])
+    return replace(plan, pipelines=tuple(each for each in plan.pipelines if (each.name, each.version) in mine))
+
+
+def divide(keys: Iterable[tuple[str, str]], count: int, costs: Costs) -> tuple[tuple[tuple[str, str], ...], ...]:
+    """Spread pipelines over ``count`` shards: the dearest first, each to the shard that has the least so far.
+
+    No shard costs more than the mean and one pipeline. A pipeline of unknown cost counts as the median of the known.
+    """
+    keys = sorted(keys)
+    known = [costs[key] for key in keys if key in costs]
+    usual = statistics.median(known) if known else _UNKNOWN_S
+    loads = [(0.0, 0, at) for at in range(count)]
+    shards: list[list[tuple[str, str]]] = [[] for _ in range(count)]
+    for key in sorted(keys, key=lambda key: (-costs.get(key, usual), key)):
+        # Where all cost nothing, the number of pipelines spreads them.
+        load, number, at = min(loads)
+        loads[at] = (load + costs.get(key, usual), number + 1, at)
+        shards[at].append(key)
+    return tuple(map(tuple, shards))
+
+
+# --- merging -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """What became of one pipeline of several output folders."""
+
+    name: str
+    version: str
+    bundle: Path | None
+    """Where it lies now; None: it was not gathered."""
+    sources: tuple[Path, ...] = ()
+    """Bundles that hold it, in the order of the folders; the first one was taken."""
+    digest: str = ""
+    already: bool = False
+    """The very bundle lay there before."""
+    error: LeappError | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """What the command exits with on account of this pipeline."""
+        return 0 if self.error is None else self.error.exit_code
+
+    def as_json(self) -> dict[str, JSON]:
+        """One record for machines."""
+        return {
+            "name": self.name,
+            "version": self.version,
+            "bundle": None if self.bundle is None else str(self.bundle),
+            "digest": self.digest or None,
+            "sources": [str(each) for each in self.sources],
+            "already": self.already,
+            "error": error_json(self.error),
+        }
+
+
+def merge(folders: Sequence[Path], out: Path, wanted: Iterable[tuple[str, str]] = ()) -> tuple[Merged, ...]:
+    """Gather the bundles of several output folders in one; all are verified before the first one is published.
+
+    Bundles that other builds left in ``out`` are replaced, as a build would. The same bundle in two folders is fine.
+
+    Args:
+        folders: as ``leapp build --out`` filled them.
+        out: takes ``<name>/<version>/``; may be one of the folders.
+        wanted: name and version of pipelines that have to be there.
+
+    Returns:
+        One result per pipeline, sorted; for a pipeline that nobody built, one with an error.
+
+    Raises:
+        NothingToMergeError: a folder is not there, or no folder has a bundle.
+        MergedBundleError: a bundle is damaged or marked as failed.
+        BundlesDifferError: two folders hold one name and version with different content.
+    """
+    found: dict[tuple[str, str], list[tuple[Path, str]]] = {}
+    for folder in folders:
+        if not folder.is_dir():
+            raise NothingToMergeError(folder=folder, why="it is no folder")
+        for path in _bundles(folder):
+            report = read.verify(path)
+            if not report.ok or report.status != "ok":
+                why = "; ".join(str(problem) for problem in report.problems) or f"it is marked as {report.status}"
+                raise MergedBundleError(bundle=path, why=why)
+            found.setdefault((report.name, report.version), []).append((path, report.digest))
+    wanted = [*wanted]
+    if not found and not wanted:
+        raise NothingToMergeError(folder=", ".join(map(str, folders)), why="there is no bundle in it")
+    for (name, version), bundles in found.items():
+        first, digest = bundles[0]
+        for other, other_digest in bundles[1:]:
+            if other_digest != digest:
+                raise BundlesDifferError(
+                    name=name,
+                    version=version,
+                    first=first,
+                    first_digest=digest,
+                    second=other,
+                    second_digest=other_digest,
+                )
+    merged = [_gather(name, version, bundles, out) for (name, version), bundles in found.items()]
+    shown = ", ".join(map(str, folders))
+    merged += [
+        Merged(name, version, None, error=ShardMissingError(name=name, version=version, folders=shown))
+        for name, version in dict.fromkeys(wanted)
+        if (name, version) not in found
+    ]
+    return tuple(sorted(merged, key=lambda each: (each.name, each.version)))
+
+
+def _bundles(folder: Path) -> Iterator[Path]:
+    """``<name>/<version>/`` with a bundle in it; names that begin with a dot are logs and leftovers of ours."""
+    for name in sorted(folder.iterdir()):
+        if name.is_dir() and not name.name.startswith("."):
+            versions = (each for each in sorted(name.iterdir()) if not each.name.startswith("."))
+            yield from (each for each in versions if read.is_bundle(each))
+
+
+def _gather(name: str, version: str, bundles: Sequence[tuple[Path, str]], out: Path) -> Merged:
+    (source, digest), target = bundles[0], out / name / version
+    done = Merged(name, version, target, tuple(path for path, _ in bundles), digest)
+    if any(path.resolve() == target.resolve() for path, _ in bundles):
+        return replace(done, already=True)
+    if read.is_bundle(target) and _sound(target, digest):
+        return replace(done, already=True)
+    write.ensure_replaceable(target)
+    with write.scratch_beside(target) as scratch:
+        copy = scratch / "bundle"
+        shutil.copytree(source, copy, symlinks=True)
+        # What was copied is what counts, not what was there a moment ago.
+        report = read.verify(copy)
+        if not report.ok or report.digest != digest:
+            raise MergedBundleError(bundle=source, why="it changed while it was copied")
+        write.publish(copy, target)
+    return done
+
+
+def _sound(target: Path, digest: str) -> bool:
+    try:
+        report = read.verify(target)
+    except LeappError:
+        return False
+    return report.ok and report.digest == digest

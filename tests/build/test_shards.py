@@ -1,0 +1,176 @@
+"""Shards: every pipeline in exactly one, balanced, the same everywhere; and bundles gathered in one folder."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+from build_projects import Project
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leapp import cli
+from leapp.build.shards import Shard, divide, merge, read_costs
+from leapp.bundle import read, write
+from leapp.errors import BundlesDifferError, CostsError, MergedBundleError, NothingToMergeError, ShardMissingError
+
+KEYS = st.lists(st.tuples(st.sampled_from("abcdefghij"), st.sampled_from(["1.0.0", "2.0.0"])), unique=True)
+SECONDS = st.floats(0, 1e6, allow_nan=False)
+
+
+@given(data=st.data(), keys=KEYS, count=st.integers(1, 8))
+def test_every_pipeline_is_in_one_shard_whatever_the_order(data, keys, count):
+    costs = data.draw(st.dictionaries(st.sampled_from(keys), SECONDS)) if keys else {}
+    shards = divide(keys, count, costs)
+    assert len(shards) == count
+    assert sorted(key for each in shards for key in each) == sorted(keys)
+    assert divide(data.draw(st.permutations(keys)), count, dict(reversed(costs.items()))) == shards
+
+
+@given(keys=KEYS, count=st.integers(1, 8), data=st.data())
+def test_no_shard_costs_more_than_the_mean_and_one_pipeline(keys, count, data):
+    costs = {key: data.draw(SECONDS) for key in keys}
+    loads = [sum(costs[key] for key in each) for each in divide(keys, count, costs)]
+    assert max(loads) <= (sum(costs.values()) / count + max(costs.values(), default=0)) * (1 + 1e-9)
+
+
+def test_pipelines_of_no_cost_are_spread_by_number():
+    keys = [(name, "1") for name in "abcdef"]
+    assert [len(each) for each in divide(keys, 3, dict.fromkeys(keys, 0.0))] == [2, 2, 2]
+    assert [len(each) for each in divide(keys, 3, {})] == [2, 2, 2]
+
+
+@pytest.mark.parametrize("text", ["", "1", "0/2", "3/2", "1/0", "a/2", "1/2/3", "-1/2", "1 /2", "\u0661/2"])
+def test_shards_are_written_as_i_of_n(text):
+    with pytest.raises(ValueError, match="I/N|counted"):
+        Shard.parse(text)
+    assert str(Shard.parse("2/4")) == "2/4"
+
+
+def test_costs_that_are_none_are_named_with_their_line(tmp_path):
+    file = tmp_path / "plan.jsonl"
+    good = '{"name": "a", "version": "1", "cost_s": 2.5}\n{"name": "b", "version": "1", "cost_s": null}\n\n'
+    file.write_text(good)
+    assert read_costs(file) == {("a", "1"): 2.5}
+    for bad in (
+        "[]",
+        "{}",
+        "no",
+        '{"name": "a", "version": "1", "cost_s": "2"}',
+        '{"name": "a", "version": "1", "cost_s": -1}',
+    ):
+        file.write_text(good + bad)
+        with pytest.raises(CostsError, match=r"plan\.jsonl:4"):
+            read_costs(file)
+    with pytest.raises(CostsError, match="missing"):
+        read_costs(tmp_path / "missing")
+
+
+# --- the commands ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """Two pipelines, each built by its shard in a folder of its own."""
+    root = tmp_path_factory.mktemp("shards")
+    (root / "pyproject.toml").touch()
+    project = Project(root)
+    project.source("entry.py", "def one():\n    record()\n\ndef two():\n    record(factor=3.0)\n")
+    project.manifest("one", "entry.py:one")
+    project.manifest("two", "entry.py:two")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        for at in (1, 2):
+            assert cli.main(["build", "--shard", f"{at}/2", "--out", f"d{at}", "--no-reproduce", "--jobs", "1"]) == 0
+    return root
+
+
+@pytest.fixture
+def here(built, tmp_path, monkeypatch):
+    shutil.copytree(built, tmp_path / "w")
+    monkeypatch.chdir(tmp_path / "w")
+    return tmp_path / "w"
+
+
+def records(capsys, *arguments):
+    code = cli.main([*arguments, "--json"])
+    return code, [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_shards_build_one_each_and_merge_to_all(here, capsys):
+    assert [sorted(each.parent.name for each in (here / f"d{at}").glob("*/1.0.0")) for at in (1, 2)] == [
+        ["one"],
+        ["two"],
+    ]
+    code, found = records(capsys, "build", "--merge", "d1", "d2", "--out", "all")
+    assert (code, [(each["name"], each["already"]) for each in found]) == (0, [("one", False), ("two", False)])
+    for at, name in ((1, "one"), (2, "two")):
+        assert read.verify(here / "all" / name / "1.0.0").ok
+        assert read.load(here / "all" / name / "1.0.0").digest == read.load(here / f"d{at}" / name / "1.0.0").digest
+    assert [each["already"] for each in records(capsys, "build", "--merge", "d1", "d2", "--out", "all")[1]] == [
+        True,
+        True,
+    ]
+    code, found = records(capsys, "plan", "--out", "all")
+    assert [each["name"] for each in found] == ["one", "two"]
+    assert all(each["cost_s"] > 0 and each["formats"] == ["torchscript"] and each["key"] is None for each in found)
+    (here / "plan.jsonl").write_text("\n".join(map(json.dumps, found)))
+    assert cli.main(["plan", "--shard", "3/3", "--costs", "plan.jsonl"]) == 0
+    assert "fewer pipelines than shards" in capsys.readouterr().out
+    assert cli.main(["plan", "--out", "nothing"]) == 0
+    assert "manifests/two.toml" in capsys.readouterr().out
+
+
+def test_a_pipeline_that_no_shard_built_is_named_and_the_rest_is_gathered(here, capsys):
+    code, found = records(capsys, "build", "--merge", "d1", "--out", "all")
+    assert code == ShardMissingError.exit_code == 1
+    assert [(each["name"], each["ok"]) for each in found] == [("one", True), ("two", False)]
+    assert "two 1.0.0 is in none of d1" in found[1]["error"]["message"]
+
+
+def test_the_same_bundle_twice_is_fine_and_another_one_names_both(here):
+    shutil.copytree(here / "d1", here / "again")
+    (one,) = merge([here / "d1", here / "again"], here / "all")
+    assert one.sources == (here / "d1" / "one" / "1.0.0", here / "again" / "one" / "1.0.0")
+    other = here / "other" / "one" / "1.0.0"
+    shutil.copytree(here / "d2" / "two" / "1.0.0", other)
+    for old in other.rglob("*two*"):
+        old.rename(old.with_name(old.name.replace("two", "one")))
+    write.seal(other, name="one", version="1.0.0", status="ok")
+    if not read.verify(other).ok:
+        pytest.fail(str(read.verify(other).problems))
+    with pytest.raises(BundlesDifferError) as error:
+        merge([here / "d1", here / "other"], here / "fresh")
+    assert str(here / "d1" / "one" / "1.0.0") in str(error.value)
+    assert str(other) in str(error.value)
+    assert not (here / "fresh").exists()
+
+
+def test_damaged_bundles_and_empty_folders_are_refused(here):
+    file = next((here / "d1").rglob("*.pt"))
+    file.chmod(0o644)
+    file.write_bytes(b"x")
+    with pytest.raises(MergedBundleError, match="one"):
+        merge([here / "d2", here / "d1"], here / "all")
+    assert not (here / "all").exists()
+    (here / "empty").mkdir()
+    for folder in ("empty", "missing"):
+        with pytest.raises(NothingToMergeError, match=folder):
+            merge([here / folder], here / "all")
+
+
+def test_a_folder_may_be_merged_into_itself(here):
+    found = merge([here / "d1", here / "d2"], here / "d1")
+    assert [(each.name, each.already) for each in found] == [("one", True), ("two", False)]
+    assert read.verify(here / "d1" / "two" / "1.0.0").ok
+
+
+def test_a_wrong_shard_is_bad_input(here, capsys):
+    with pytest.raises(SystemExit) as end:
+        cli.main(["build", "--shard", "3/2", "--json"])
+    assert end.value.code == 2
+    captured = capsys.readouterr()
+    record = json.loads(captured.out)
+    assert (record["command"], record["error"]["class"]) == ("build", "ArgumentError")
+    assert "shards are counted from 1" in record["error"]["message"]
