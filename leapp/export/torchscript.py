@@ -403,7 +403,7 @@ def _empty_module() -> Any:
 
 
 def _outputs(recording: NodeGraph) -> tuple[Any, ...]:
-    (result,) = next(reversed(recording.graph.nodes)).args
+    (result,) = next(iter(reversed(recording.graph.nodes))).args
     return tuple(result) if isinstance(result, (tuple, list)) else (result,)
 
 

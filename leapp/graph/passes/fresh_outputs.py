@@ -33,7 +33,7 @@ def fresh_outputs(recording: NodeGraph) -> PassResult:
     Ensures: no output is an input, a constant, a view of one, or a view of another output; values unchanged. A second
     run changes nothing.
     """
-    output = next(reversed(recording.graph.nodes))
+    output = next(iter(reversed(recording.graph.nodes)))  # no iterator by itself before torch 2.13
     (result,) = output.args
     values = result if isinstance(result, (tuple, list)) else (result,)
     specs = dict(recording.specs)
