@@ -916,7 +916,7 @@ class NoManifestsError(LeappError, FileNotFoundError):
     """No manifest was named, and the folder that is looked into then does not exist."""
 
     exit_code = 2
-    what = "There is no {folder}/ in {here}, where manifests are looked for unless some are named."
+    what = "There is no {folder}/ in {here}."
     remedy = "{advice}"
 
 

@@ -37,7 +37,7 @@ def said(capsys, *arguments: str) -> str:
 def test_no_manifests_yet(here, capsys, command):
     text = said(capsys, command)
     assert text.splitlines() == [
-        f"There is no manifests/ in {here}, where manifests are looked for unless some are named.",
+        f"There is no manifests/ in {here}.",
         "`leapp init --from SCRIPT` writes one for an annotated script.",
     ]
 

@@ -85,7 +85,7 @@ def initialize(
         files.append(workflow(source, root))
     done = tuple(write_files(root, files, force=force))
     if source.local is not None and not source.local.is_relative_to(root):
-        notes.append(f"LEAPP runs from {source.local}; where that is not, {VARIABLE} says what pip shall install.")
+        notes.append(f"LEAPP runs from {source.local}; other machines need {VARIABLE}, for pip.")
     notes += _problems(root, found)
     notes += _not_ignored(root)
     manifest = f"manifests/{found.name}.toml" if found is not None else ""
@@ -152,7 +152,7 @@ def _not_ignored(root: Path) -> list[str]:
     except (OSError, ValueError):
         lines = set()
     missing = [f"{each}/" for each in ("dist", ".nox") if each not in lines]
-    return [f"What is built belongs in no commit: add {' and '.join(missing)} to .gitignore."] if missing else []
+    return [f"Add {' and '.join(missing)} to .gitignore: they are built."] if missing else []
 
 
 def _next(
@@ -166,9 +166,9 @@ def _next(
     if script is not None and script.missing:
         yield f"$EDITOR {manifest}", f"fill in args: {', '.join(script.missing)}"
     yield f"leapp build {manifest}".rstrip(), "build, check and prove it, into dist/"
-    yield "leapp lock", "write down the digests, for CI to hold you to"
+    yield "leapp lock", "write its digests down, for CI"
     nox = "" if importlib.util.find_spec("nox") else "pip install nox && "
-    yield f"{nox}nox -s export", "the same as CI does it"
+    yield f"{nox}nox -s export", "all of them, as CI does it"
 
 
 def show(done: Initialized, printer: Printer) -> None:

@@ -183,7 +183,7 @@ def export(session):
 
 @nox.session(reuse_venv=True)
 def verify(session):
-    """Check every file of the bundles in dist/, build each again with everything varied, and compare the bytes."""
+    """Hold the bundles in dist/ against their digests and locks, build each again, and compare the bytes."""
     bundles = sorted(str(each.parent) for each in Path("dist").glob("*/*/bundle.json"))
     if not bundles:
         session.error("dist/ holds no bundle: `nox -s export` makes them.")

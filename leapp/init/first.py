@@ -54,7 +54,7 @@ def _commands(folder: Path) -> Iterator[tuple[str, str]]:
     elif _manifests(root):
         yield f"cd {shlex.quote(os.path.relpath(root, folder))} && leapp build", "all of its manifests/, into its dist/"
     elif not bundles:
-        yield "leapp init --from SCRIPT", "a manifest for an annotated script; the script is not run"
+        yield "leapp init --from SCRIPT", "a manifest for an annotated script"
     if bundles:
         last = shlex.quote(str(bundles[-1]))
         yield f"leapp verify {last}", "are its files what they were?"
