@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import json
 import os
+import re
 import signal
 import sys
 import tempfile
@@ -20,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from leapp._version import __version__
 from leapp.errors import (
+    CacheFolderError,
     LeappError,
     MissingDependencyError,
     NoManifestsError,
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from leapp._spec import JSON
+    from leapp.build.cache import Cache
     from leapp.build.locked import Checked
     from leapp.build.plan import BuildPlan
     from leapp.build.result import PipelineResult
@@ -230,6 +234,10 @@ def _parser() -> argparse.ArgumentParser:
         type=Path,
         help="build nothing: gather the bundles that shards left in these folders",
     )
+    build.add_argument(
+        "--no-cache", action="store_true", help="build all, also what has not changed since it was built"
+    )
+    build.add_argument("--explain", action="store_true", help="list all that changed since a pipeline was built")
     _add_junit(build)
 
     plan = _command(commands, "plan", _plan, "show what a build would build, and what that costs; nothing is run")
@@ -333,6 +341,12 @@ def _parser() -> argparse.ArgumentParser:
     inspect.add_argument("--svg", metavar="FILE", type=Path, help="draw the pipeline instead, as SVG; - is stdout")
     inspect.add_argument("--png", metavar="FILE", type=Path, help="draw the pipeline instead, as PNG")
 
+    cache = _command(commands, "cache", _cache, "show where built bundles are kept, check them, or remove old ones")
+    cache.add_argument("action", choices=("path", "verify", "gc"), help="show the folder; read and check all; remove")
+    cache.add_argument(
+        "--max-size", metavar="SIZE", type=size, help="gc: what may stay, such as 500MB or 0 (default: 20GB)"
+    )
+
     _command(commands, "doctor", _doctor, "show what is installed, what is missing, and the command that brings it")
     return parser
 
@@ -403,6 +417,14 @@ def shard(text: str) -> Shard:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 
+def size(text: str) -> int:
+    """Read ``--max-size``, in bytes; argparse names this function in its error."""
+    found = re.fullmatch(r"([0-9]*\.?[0-9]+) ?([kMGT]?)B?", text.strip())
+    if found is None:
+        raise argparse.ArgumentTypeError(f"expected a size such as 500MB, 20GB or 0, got {text!r}")
+    return int(float(found[1]) * 1000 ** " kMGT".index(found[2] or " "))
+
+
 def names(text: str) -> list[str]:
     """Read ``--vary``; argparse names this function in its error."""
     return [name.strip() for name in text.split(",") if name.strip()]
@@ -439,39 +461,43 @@ def _init(arguments: argparse.Namespace) -> int:
 
 
 def _build(arguments: argparse.Namespace) -> int:
+    from leapp.build.cache import Cache, default_root
     from leapp.build.plan import make_plan
-    from leapp.build.reproduce import chosen
-    from leapp.build.run import build
     from leapp.report.progress import BuildProgress, show_summary
     from leapp.report.text import Printer
 
     if arguments.merge:
         return _merge(arguments)
     manifests = _manifests(arguments, version=arguments.as_version)
-    # One node alone is for trying things out, and is not published.
-    vary = None if arguments.no_reproduce or arguments.only else chosen(None)
-    plan = make_plan(
-        manifests,
-        out=arguments.out,
-        environment=os.environ,
-        only=arguments.only,
-        strict=arguments.strict,
-        vary=vary,
-    )
+    plan = make_plan(manifests, out=arguments.out, environment=os.environ, only=arguments.only, strict=arguments.strict)
     plan, _ = _sharded(plan, arguments)
+    cache = None if arguments.no_cache or arguments.only else Cache(default_root(os.environ))
     jobs = min(arguments.jobs or len(os.sched_getaffinity(0)), len(plan.pipelines))
+    # One node alone is for trying things out, and is not published.
+    reproduce = not (arguments.no_reproduce or arguments.only)
     warm = not arguments.fresh
     if arguments.json:
-        results = build(plan, jobs=jobs, warm=warm, on_result=lambda result: _tell(arguments, result.as_json()))
+        results = _restored_or_built(
+            plan,
+            cache,
+            reproduce,
+            jobs=jobs,
+            warm=warm,
+            on_result=lambda result: _tell(arguments, result.as_json()),
+        )
     else:
-        with BuildProgress(Printer(sys.stderr)) as progress:
+        with BuildProgress(Printer(sys.stderr), explain=arguments.explain) as progress:
 
             def on_result(result: PipelineResult) -> None:
                 _tell(arguments, result.as_json())
                 progress.on_result(result)
 
-            results = build(plan, jobs=jobs, warm=warm, on_stage=progress.on_stage, on_result=on_result)
+            results = _restored_or_built(
+                plan, cache, reproduce, jobs=jobs, warm=warm, on_stage=progress.on_stage, on_result=on_result
+            )
         show_summary(results, Printer(sys.stdout))
+    if cache is not None and (trouble := cache.trouble()):
+        _say(trouble, "warn")
     return max((result.exit_code for result in results), default=EXIT_OK)
 
 
@@ -568,6 +594,60 @@ def _lock(arguments: argparse.Namespace) -> int:
     for each in locked:
         _tell(arguments, each.as_json(), each.exit_code)
     return max((each.exit_code for each in locked), default=EXIT_OK)
+
+
+def _restored_or_built(
+    plan: BuildPlan, cache: Cache | None, reproduce: bool, *, jobs: int, on_result: Callable[..., None], **told: Any
+) -> list[PipelineResult]:
+    """The cache first: where nothing has changed, what builds pipelines is not even imported."""
+    ready = [None] * len(plan.pipelines) if cache is None else cache.ready(plan)
+    for result in ready:
+        if result is not None:
+            on_result(result)
+    waiting = [each for each, result in zip(plan.pipelines, ready, strict=True) if result is None]
+    built: Iterator[PipelineResult] = iter(())
+    try:
+        if waiting:
+            from leapp.build.reproduce import chosen
+            from leapp.build.run import build
+
+            vary = chosen(None) if reproduce else None
+            rest = dataclasses.replace(plan, pipelines=tuple(dataclasses.replace(each, vary=vary) for each in waiting))
+            built = iter(build(rest, jobs=min(jobs, len(waiting)), cache=cache, on_result=on_result, **told))
+    finally:
+        if cache is not None:
+            cache.close()
+    return [result or next(built) for result in ready]
+
+
+def _cache(arguments: argparse.Namespace) -> int:
+    from leapp.build.cache import Cache, default_root
+    from leapp.report.text import Printer, size_text
+
+    cache = Cache(default_root(os.environ))
+    printer = Printer(sys.stdout)
+    try:
+        if arguments.action == "path":
+            record: dict[str, JSON] = {"path": str(cache.root)}
+            lines = [str(cache.root)]
+        elif arguments.action == "verify":
+            report = cache.verify()
+            record = {"objects": report.objects, "size_bytes": report.size_bytes, "dropped": list(report.dropped)}
+            lines = [f"dropped {digest}: its bytes were not those of its digest" for digest in report.dropped]
+            lines.append(f"{report.objects} objects, {size_text(report.size_bytes)}, are what they should be.")
+        else:
+            freed = cache.gc(arguments.max_size)
+            record = dataclasses.asdict(freed)
+            removed = f"Removed {freed.objects} objects, {size_text(freed.size_bytes)}"
+            lines = [f"{removed}; {freed.kept_objects}, {size_text(freed.kept_bytes)}, stay."]
+    except OSError as error:
+        raise CacheFolderError(folder=cache.root, why=error.strerror or str(error)) from error
+    if arguments.json:
+        _tell(arguments, record)
+    else:
+        for line in lines:
+            printer.line(line)
+    return EXIT_OK
 
 
 def _check(arguments: argparse.Namespace) -> int:

@@ -1189,6 +1189,14 @@ class StoreObjectError(BuildError, LookupError):
     remedy = "Build again: what is missing is made anew. `leapp cache verify` looks at all of them."
 
 
+class CacheFolderError(BuildError, OSError):
+    """``leapp cache`` could not read or change the cache folder."""
+
+    exit_code = 2
+    what = "The cache {folder} cannot be used: {why}."
+    remedy = "Set LEAPP_CACHE to a folder that may be written; builds go on without a cache."
+
+
 class BuildCancelledError(BuildError):
     """The build was interrupted before this pipeline was done."""
 

@@ -17,6 +17,14 @@ except ModuleNotFoundError:  # the base installation has tests of its own
     torch = None  # type: ignore[assignment]
 
 
+@pytest.fixture(autouse=True, scope="module")
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Builds of a test file find nothing of others, and leave nothing in the cache of whoever runs the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LEAPP_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @pytest.fixture
 def make_session() -> Any:
     """Sessions that are stopped when the test ends, whatever it did."""

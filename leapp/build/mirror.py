@@ -25,7 +25,8 @@ _BOM: Final = b"\xef\xbb\xbf"
 _COOKIE: Final = re.compile(rb"^[ \t\f]*#.*?coding[:=][ \t]*[-\w.]+")  # PEP 263
 _BLANK: Final = re.compile(rb"^[ \t\f]*(?:#.*)?$")
 _NOT_PROJECT: Final = frozenset(
-    ".git .hg .svn .nox .tox .venv venv node_modules __pycache__ dist .mypy_cache .pytest_cache .ruff_cache".split()
+    ".git .hg .svn .nox .tox .venv venv node_modules __pycache__ dist .leapp-cache"
+    " .mypy_cache .pytest_cache .ruff_cache".split()
 )
 """Folders that hold what tools made, not what a project is made of."""
 

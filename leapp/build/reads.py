@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from leapp._spec import JSON
 
 SKIPPED_NAMES: Final = (
-    *(".git", ".nox", ".venv", "node_modules", "__pycache__"),
+    *(".git", ".nox", ".venv", "node_modules", "__pycache__", ".leapp-cache"),
     *(".ruff_cache", ".mypy_cache", ".pytest_cache", ".hypothesis"),
 )
 """Folders of the project that notification does not watch, at any depth; virtual environments of other names neither.

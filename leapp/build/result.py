@@ -33,6 +33,32 @@ class Stage(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class CacheNote:
+    """What the cache had to do with a result."""
+
+    state: str
+    """``built``; ``restored`` from the cache; ``unchanged`` where the same bundle was published already."""
+    reason: str = ""
+    """Of what was built: why, in one line."""
+    changes: tuple[str, ...] = ()
+    """Of what was built: all that was not as it was, one line each."""
+    not_kept: str = ""
+    """Of what was built: why the cache does not keep it; empty when it does."""
+    built: str = ""
+    """Of what was not built: when it was, as ISO 8601 in UTC. Its evidence is that of this build."""
+
+    def as_json(self) -> dict[str, JSON]:
+        """For machines."""
+        return {
+            "state": self.state,
+            "reason": self.reason or None,
+            "changes": list(self.changes),
+            "not_kept": self.not_kept or None,
+            "built": self.built or None,
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class PipelineResult:
     """What became of one pipeline."""
 
@@ -57,6 +83,8 @@ class PipelineResult:
     """How the bundle came out once more; None where it was not tried."""
     lock: Checked | None = None
     """How it stands to the lock beside the manifest; None where there is no lock, or the bundle is not published."""
+    cache: CacheNote | None = None
+    """None: no cache was asked."""
     wall_s: float = 0.0
     peak_memory_bytes: int = 0
     """Of the session, by the time its bundle was written."""
@@ -87,6 +115,7 @@ class PipelineResult:
             "escapes": [dict(each) for each in self.escapes],
             "reproduction": None if self.reproduction is None else self.reproduction.as_json(),
             "lock": None if self.lock is None else self.lock.as_json(),
+            "cache": None if self.cache is None else self.cache.as_json(),
             "error": error_json(self.error, self.details),
             "log": None if self.log is None else str(self.log),
             "variables": dict(self.plan.variables),

@@ -25,7 +25,7 @@ from leapp.build.locked import check_built, lock_of, remove_refused
 from leapp.build.mirror import make_mirror, project_files
 from leapp.build.reads import Reads
 from leapp.build.reproduce import inputs_of, reproduce_stage
-from leapp.build.result import PipelineResult, Stage
+from leapp.build.result import CacheNote, PipelineResult, Stage
 from leapp.build.warm import WarmStarter
 from leapp.bundle import read, write
 from leapp.bundle.digests import SESSION_FILE
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from leapp._spec import JSON
+    from leapp.build.cache import Cache, Miss
     from leapp.build.isolate import SessionOutcome, Starter
     from leapp.build.locked import Checked
     from leapp.build.plan import BuildPlan, PipelinePlan
@@ -123,6 +124,11 @@ class _Context:
     """Forks sessions; None: each gets a fresh interpreter."""
     started: float = field(default_factory=time.monotonic)
     """By the monotonic clock, in seconds."""
+    cache: Cache | None = None
+    probe_reads: list[Reads | None] = field(default_factory=list)
+    """What the probing sessions read: a change there may change their verdict."""
+    misses: list[Miss] = field(default_factory=list)
+    """Why it is built, as the cache said; told of failures as well."""
 
     @property
     def starter(self) -> Starter:
@@ -169,6 +175,7 @@ def build(
     on_result: Callable[[PipelineResult], None] = lambda _result: None,
     grace_s: float = GRACE_S,
     warm: bool = True,
+    cache: Cache | None = None,
 ) -> tuple[PipelineResult, ...]:
     """Build all pipelines of a plan, each in a process of its own.
 
@@ -180,6 +187,7 @@ def build(
         grace_s: how long a session may go on after its bundle was written.
         warm: whether first sessions and probes may be forked from an interpreter that has imported torch. A
             reproduction never is.
+        cache: what was built before; None: everything is built.
 
     Returns:
         One result per pipeline, in the plan's order. A failure is a result, not an exception.
@@ -191,7 +199,7 @@ def build(
     starter = WarmStarter() if warm and _many_sessions(plan) else None
 
     def one(pipeline: PipelinePlan) -> PipelineResult:
-        result = _build_pipeline(_Context(pipeline, plan.out, cancel, on_stage, grace_s, starter))
+        result = _build_pipeline(_Context(pipeline, plan.out, cancel, on_stage, grace_s, starter, cache=cache))
         on_result(result)
         return result
 
@@ -219,7 +227,7 @@ def _build_pipeline(context: _Context) -> PipelineResult:
     plan = context.plan
     started = time.monotonic()
     try:
-        result = _stages(context)
+        result = _restored_or_made(context)
     except _Stopped as stop:
         result = PipelineResult(
             plan,
@@ -241,13 +249,33 @@ def _build_pipeline(context: _Context) -> PipelineResult:
         context.log.unlink(missing_ok=True)
         if result.published:
             remove_refused(plan)
+    if result.cache is None and context.misses:
+        result = replace(result, cache=CacheNote("built", context.misses[0].reason, context.misses[0].changes))
     context.on_stage(plan, Stage.DONE)
     return replace(result, wall_s=time.monotonic() - started)
 
 
-def _stages(context: _Context) -> PipelineResult:
-    """All that happens to one pipeline, in order."""
+def _restored_or_made(context: _Context) -> PipelineResult:
+    """A bundle out of the cache where nothing has changed since it was built."""
+    plan, cache = context.plan, context.cache
+    if cache is None:
+        return _stages(context)
+    found = cache.take(plan)
+    if isinstance(found, PipelineResult):
+        return found
+    context.misses.append(found)
+    with cache.building(found, context.cancel) as waited:
+        if waited:  # another build has just made it, unless that failed
+            found = cache.take(plan)
+            if isinstance(found, PipelineResult):
+                return found
+        return _stages(context, found)
+
+
+def _stages(context: _Context, miss: Miss | None = None) -> PipelineResult:
+    """All that happens to one pipeline, in order. ``miss``: what the cache said; None: there is none."""
     plan = context.plan
+    started = time.monotonic()
     _ready(context)
     with _place(plan) as scratch:
         context.on_stage(plan, Stage.TRACING)
@@ -270,6 +298,11 @@ def _stages(context: _Context) -> PipelineResult:
             result = _reproduce(context, traced, result)
         context.on_stage(plan, Stage.PUBLISHING)
         _add_evidence(context, traced)
+        if context.cache is not None and miss is not None:
+            reads = (traced.reads, *context.probe_reads)
+            wall_s = time.monotonic() - started
+            kept = context.cache.remember(plan, miss, traced.folder, reads, result, wall_s=wall_s)
+            result = replace(result, cache=CacheNote("built", miss.reason, miss.changes, kept))
         return _publish(context, traced, result)
 
 
@@ -392,6 +425,11 @@ def _reads_of(records: Path) -> Reads | None:
     return Reads.from_json(json.loads(path.read_bytes())) if path.exists() else None
 
 
+def _without(reads: Reads | None, others: Mapping[str, str]) -> Reads | None:
+    """The reads of a session to which other files were given: those it read under another's name are left out."""
+    return reads and replace(reads, project=tuple(each for each in reads.project if each.path not in others))
+
+
 def _writes(reads: Reads | None) -> Iterator[str]:
     """A session that writes into the project may find it there the next time."""
     written = [each.path for each in reads.written] if reads is not None else []
@@ -486,6 +524,7 @@ def _second_session(context: _Context, traced: _Traced, run: int) -> tuple[dict[
             )
             error.add_note("This happened in the second session, which runs the entry on other data.")
             raise _Stopped(error, details=_details(outcome, printed), log=context.keep_log(printed))
+        context.probe_reads.append(_without(_reads_of(records), manifest.probe.inputs))
         return json.loads(report.read_bytes()), tuple(outcome.compiled.errors)
 
 

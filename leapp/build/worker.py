@@ -100,11 +100,13 @@ def _run(request: SessionRequest, folder: Path) -> Ending:
 
 
 def _recorder(request: SessionRequest, folder: Path) -> ReadRecorder | None:
-    """What notes the reads of a first session; later ones are judged by what they give."""
-    if request.record is None:
+    """What notes the reads of a first session and of a probing one; others are judged by what they give."""
+    if request.record is None and request.probe is None:
         return None
     session = request.manifest.session
-    own = (Path(os.environ["HOME"]), Path(os.environ["TMPDIR"]), folder, request.save_path)
+    own = [Path(os.environ["HOME"]), Path(os.environ["TMPDIR"]), folder, request.save_path]
+    if request.probe is not None:  # what the first session left is no input of the entry
+        own += [request.probe.bundle, request.probe.record, request.probe.report.parent]
     recorder = ReadRecorder(request.manifest.root, inputs=session.inputs, own_folders=own)
     recorder.install()
     return recorder
@@ -188,6 +190,8 @@ def policy(request: SessionRequest, folder: Path, recorder: ReadRecorder | None 
         assert request.probe is not None
         report = judge(session, second, allowed_not_varied=session.options.allow.get("not-varied", ()))
         request.probe.report.write_bytes(readable_json(report.as_json()))
+        if recorder is not None:
+            (folder / READS_FILE).write_bytes(readable_json(recorder.snapshot().as_json()))
         Compiled("", "", "ok" if report.ok else "failed", errors=tuple(report.lines())).write(folder / COMPILED_FILE)
 
     return BuildPolicy(

@@ -120,6 +120,16 @@ def _seal(staging: Path, name: str, version: str, status: str) -> str:
     return digest
 
 
+def normalise_modes(folder: Path) -> None:
+    """Give all files and folders the modes of a sealed bundle, whatever the umask was. Raises BundleWriteError."""
+    with _os_errors(folder):
+        tree = scan(folder)
+        for path in tree.files:
+            (folder / path).chmod(_FILE_MODE)
+        for path in (".", *tree.folders):
+            (folder / path).chmod(_FOLDER_MODE)
+
+
 def _normalise(staging: Path) -> None:
     """Refuse what no bundle may hold; equal modes whatever the umask; no empty folders."""
     tree = scan(staging)

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Self
 from leapp.report.text import Cell, size_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from types import TracebackType
 
     from leapp.build.plan import PipelinePlan
-    from leapp.build.result import PipelineResult, Stage
+    from leapp.build.result import CacheNote, PipelineResult, Stage
     from leapp.report.text import Printer
 
 
@@ -24,8 +24,9 @@ class BuildProgress:
     A context manager; its methods may be called from any thread.
     """
 
-    def __init__(self, printer: Printer) -> None:
+    def __init__(self, printer: Printer, *, explain: bool = False) -> None:
         self.printer = printer
+        self._explain = explain
         self._stages: dict[str, tuple[str, float]] = {}
         self._lock = threading.Lock()
         self._live: Any = None
@@ -61,7 +62,7 @@ class BuildProgress:
     def on_result(self, result: PipelineResult) -> None:
         """A pipeline is done."""
         with self._lock:
-            show_result(result, self.printer)
+            show_result(result, self.printer, explain=self._explain)
 
     def _picture(self) -> Any:
         from rich.spinner import Spinner
@@ -75,13 +76,15 @@ class BuildProgress:
         return grid
 
 
-def show_result(result: PipelineResult, printer: Printer) -> None:
-    """One pipeline's outcome: a line when it went well, else all that helps to mend it."""
+def show_result(result: PipelineResult, printer: Printer, *, explain: bool = False) -> None:
+    """One pipeline's outcome: a line when it went well, else all that helps to mend it.
+
+    ``explain``: all that changed since it was built, rather than the first of it.
+    """
     label = _label(result.plan)
     spent = Cell(f"  {result.wall_s:.1f} s", "soft")
     if result.error is None:
-        done = "published" if result.published else "checked, not published"
-        printer.line(Cell("ok", "good"), f"      {label}: {done}", spent)
+        printer.line(Cell("ok", "good"), f"      {label}: {_done(result)}", spent)
     else:
         printer.line(
             Cell("failed", "bad"), f"  {label} ({result.plan.manifest.shown}), exit code {result.exit_code}", spent
@@ -97,6 +100,31 @@ def show_result(result: PipelineResult, printer: Printer) -> None:
             _indented(f"What the session printed is in {result.log}.", printer, "")
     for note in result.notes:
         _indented(f"note: {note}", printer, "warn")
+    if result.cache is not None:
+        for line in _about_cache(result.cache, explain=explain):
+            _indented(line, printer, "soft")
+
+
+def _done(result: PipelineResult) -> str:
+    state = "" if result.cache is None else result.cache.state
+    if state == "unchanged":
+        return "nothing changed"
+    if state == "restored":
+        return "published, restored from the cache"
+    return "published" if result.published else "checked, not published"
+
+
+def _about_cache(note: CacheNote, *, explain: bool) -> Iterator[str]:
+    """Why it was built, and why it would be built again; of what was not built, whose evidence it bears."""
+    if explain and len(note.changes) > 1:
+        yield "built, because"
+        yield from (f"  {change}" for change in note.changes)
+    elif note.reason:
+        yield f"built, because {note.reason}"
+    if note.not_kept:
+        yield f"not cached: {note.not_kept}"
+    if note.state == "restored":
+        yield f"built and checked on {note.built}; its evidence is of then"
 
 
 def show_summary(results: Sequence[PipelineResult], printer: Printer) -> None:
