@@ -22,6 +22,7 @@ import signal
 import socket
 import sys
 import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -53,6 +54,7 @@ ROOM_BYTES: Final = 4200
 _WATCH_S: Final = 1.0
 """How often to look whether the build is still there. The end of the channel says so at once, unless a process that
 the build forked holds its other end."""
+_REAP_S: Final = 2.0
 _PR_SET_PDEATHSIG: Final = 1
 _SUFFIXES: Final = (*importlib.machinery.all_suffixes(), "/__init__.py")
 
@@ -173,6 +175,12 @@ def _end_all(lives: dict[int, str]) -> None:
             os.kill(pid, signal.SIGKILL)  # one that has no group of its own yet
     for home in lives.values():
         end_strays(home)
+    # Whoever inherits what we leave may never ask for it, as in containers: then it would stay as a zombie.
+    deadline = time.monotonic() + _REAP_S
+    left = set(lives)
+    while left and time.monotonic() < deadline:
+        left -= {pid for pid in left if os.waitpid(pid, os.WNOHANG)[0]}
+        time.sleep(0.005)
 
 
 def _import_folders(request: SessionRequest) -> tuple[str, ...]:
