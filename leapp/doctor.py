@@ -118,7 +118,7 @@ class Diagnosis:
                 }
                 for part in self.parts
             ],
-            "command": self.command,
+            "install": self.command,
         }
 
 

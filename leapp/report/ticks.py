@@ -53,6 +53,7 @@ def as_json(played: Played, spec: PipelineSpec, backends: Mapping[str, str]) -> 
             }
             for key, value in _arrays(played, spec).items()
         },
+        "time_us": None,
     }
     if len(played.tick_ns) > 1:
         names = ("first", "p50", "p99", "max")
