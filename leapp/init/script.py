@@ -300,13 +300,16 @@ class _Module:
     constants: Mapping[str, Any]
     """Constants of the module that are given once."""
     relative_imports: bool
+    names_us: bool
+    """Whether LEAPP occurs in it at all; most modules of a project have nothing to say here."""
 
     @classmethod
     def read(cls, path: Path, root: Path, shown: str) -> _Module:
         """Parse a file. Raises ScriptError."""
         advice = "Name a Python file that annotates its nodes."
         try:
-            tree = ast.parse(path.read_bytes(), filename=str(path))
+            source = path.read_bytes()
+            tree = ast.parse(source, filename=str(path))
         except SyntaxError as error:
             why = f"line {error.lineno} is not valid Python: {error.msg}"
             raise ScriptError(script=shown, why=why, advice=advice) from None
@@ -327,7 +330,7 @@ class _Module:
                 if not each.level:
                     names.update({alias.asname or alias.name: f"{each.module}.{alias.name}" for alias in each.names})
         file = Path(os.path.relpath(path.absolute(), root)).as_posix()
-        return cls(file, path, tree, names, _constants(tree), relative)
+        return cls(file, path, tree, names, _constants(tree), relative, b"leapp" in source)
 
     def called(self, expression: ast.expr) -> str | None:
         """What an expression names, in the words of the imports: ``leapp.annotate.input_tensors``."""
@@ -479,7 +482,8 @@ def _imported(main: _Module, root: Path) -> Iterator[_Module]:
             except ScriptError:  # nobody asked for this one
                 continue
             pending.append(found)
-            yield found
+            if found.names_us:
+                yield found
 
 
 def _paths(module: _Module, root: Path) -> Iterator[Path]:
@@ -500,6 +504,8 @@ def _paths(module: _Module, root: Path) -> Iterator[Path]:
         else:
             continue
         for base, name in wanted:
+            if base is places and name.partition(".")[0] == "leapp":
+                continue  # the annotations themselves
             for place in base:
                 target = place.joinpath(*name.split("."))
                 found = (target.with_name(f"{target.name}.py"), target / "__init__.py")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import textwrap
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from leapp.errors import ScriptError
 from leapp.init.script import read_script
+from leapp.manifest.load import load_one
 
 BODY = """\
 import torch
@@ -179,3 +181,15 @@ def test_a_script_of_another_project(tmp_path):
 def test_nothing_is_run(tmp_path):
     write(tmp_path, {"s": BODY + "raise SystemExit('it was run')\n"})
     assert read_script(tmp_path / "s.py", tmp_path).entry == "s.py:record"
+
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("manifest", sorted((ROOT / "manifests").glob("*.toml")), ids=lambda each: each.stem)
+def test_the_examples_are_read_as_their_manifests_have_them(manifest):
+    declared = load_one(manifest)
+    found = read_script(ROOT / declared.pipeline.entry.file, ROOT)
+    assert found.entry == declared.pipeline.entry.text
+    assert set(declared.nodes) <= set(found.nodes)
+    assert found.missing == ()
