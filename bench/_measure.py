@@ -31,7 +31,7 @@ def best_cpu_seconds(command: list[str], repeats: int = 5) -> float:
     times = []
     for _ in range(repeats):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env={**os.environ, "NO_COLOR": "1"})
+        subprocess.run(command, check=True, capture_output=True, env={**os.environ, "NO_COLOR": "1"})
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     return min(times)

@@ -80,6 +80,8 @@ class Hit:
     """What the result of the build that made it said."""
     built: str
     """When, as ISO 8601 in UTC."""
+    key: str
+    """Of its action record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,7 +318,7 @@ class Cache:
                 if each
             ]
             if not changes:
-                return Hit(entry["bundle"], entry["files"], entry["told"], entry["built"])
+                return Hit(entry["bundle"], entry["files"], entry["told"], entry["built"], key)
             if at == 0:
                 newest = changes
         return Miss(_reason(newest), tuple(newest), key, facts)
@@ -374,7 +376,7 @@ class Cache:
         else:
             note, lock = CacheNote("restored", built=hit.built), self._fetch(plan, hit)
         with self._tolerant():
-            os.utime(self._action_path(self.key(plan)))
+            os.utime(self._action_path(hit.key))
         told = hit.told
         return PipelineResult(
             plan,
