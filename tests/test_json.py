@@ -68,6 +68,9 @@ def printed(project):
         "diff": ["diff", BUNDLE, BUNDLE],
         "inspect": ["inspect", BUNDLE],
         "build --merge": ["build", "--merge", "dist", "--out", "all"],
+        "cache path": ["cache", "path"],
+        "cache verify": ["cache", "verify"],
+        "cache gc": ["cache", "gc"],
         "doctor": ["doctor"],
         "schema": ["schema"],
         "init": ["init"],
@@ -75,6 +78,7 @@ def printed(project):
     found = {}
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(project)
+        patch.setenv("LEAPP_CACHE", str(project / "cache"))
         for section, arguments in commands.items():
             out = io.StringIO()
             with contextlib.redirect_stdout(out):
@@ -105,8 +109,8 @@ def test_values_within_records_have_the_keys_of_the_page(printed):
 def test_every_command_has_records_on_the_page(printed):
     (commands,) = (each for each in cli._parser()._subparsers._group_actions)
     for name, parser in commands.choices.items():
-        assert "--json" in parser.format_usage(), name
-        assert name in documented(), f"docs/json.md has no section for {name}"
+        assert "--json" in parser.format_help(), name
+        assert {name, f"{name} path"} & set(documented()), f"docs/json.md has no section for {name}"
 
 
 @pytest.mark.parametrize("arguments", [["verify", "gone"], ["check", "gone"], ["build", "--jobs", "0"], ["nonsense"]])
