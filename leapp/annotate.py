@@ -100,7 +100,7 @@ def state_tensors(node: str, tensors: Ports) -> Any:
     """Declare what an open node carries from tick to tick, with its values of this tick.
 
     Each name is an input port and, once ``update_state`` was called for it, an output port that feeds it at the next
-    tick. A state that is never updated is an ordinary input.
+    tick. A state that is never updated is an ordinary input, and a warning says so.
 
     Args:
         node: the node that ``input_tensors`` opened.

@@ -540,6 +540,16 @@ class UnusedInputWarning(LeappWarning):
     )
 
 
+class StateNotUpdatedWarning(LeappWarning):
+    """A state was declared, and its next value was never given."""
+
+    what = "Node {node!r}: state {state!r}, declared at {where}, has no next value: it leaves as an ordinary input."
+    remedy = (
+        "Call annotate.update_state({node!r}, {{{state!r}: value}}) before the node is closed; or declare it with "
+        "annotate.input_tensors(), where the caller is meant to give it at every tick."
+    )
+
+
 class UnfinishedEntryWarning(LeappWarning):
     """A node was opened again by the line that had opened it, and was never closed in between."""
 

@@ -73,6 +73,9 @@ _NEVER_RIGHT: Final = {
     "hidden-state": "carries values from tick to tick in memory that outlives the node",
 }
 """Kinds of notes that make a bundle a wrong one whatever a second run shows, and what they say."""
+_LEFT: Final = frozenset({"escape", "reader"})
+"""Kinds of notes about values that left the trace and that nobody allowed."""
+_MOST_WARNINGS: Final = 10
 _ASK_VERSION: Final = "import leapp; print(leapp.__version__)"
 
 
@@ -655,10 +658,26 @@ def _check(context: _Context, traced: _Traced) -> PipelineResult:
         artifacts=sum(len(node.artifacts) for node in bundle.nodes.values()),
         size_bytes=sum(file.size for file in bundle.manifest.files),
         checks=traced.checks,
-        notes=(*traced.notes, *_starts(traced.folder)),
+        notes=(*traced.notes, *_warned(traced.folder), *_starts(traced.folder)),
         escapes=traced.escapes,
         peak_memory_bytes=traced.peak_memory_bytes,
     )
+
+
+def _warned(folder: Path) -> Iterator[str]:
+    """What a person who runs the script would have seen on the terminal, in one line each."""
+    notes = json.loads((folder / "evidence" / "notes.json").read_bytes())
+    lines = [str(each["text"]).partition("\n")[0] for each in notes["warnings"]]
+    lines += [
+        f"Node {each['node']!r}: {each['op']} at {each['file']}:{each['line']} left the trace; what comes of it is "
+        "fixed in the model."
+        for each in notes["escapes"]
+        if each["kind"] in _LEFT
+    ]
+    lines = list(dict.fromkeys(lines))
+    yield from lines[:_MOST_WARNINGS]
+    if len(lines) > _MOST_WARNINGS:
+        yield f"{len(lines) - _MOST_WARNINGS} more warnings stand in evidence/notes.json of the bundle."
 
 
 def _starts(folder: Path) -> Iterator[str]:

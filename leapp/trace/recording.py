@@ -23,6 +23,7 @@ from leapp.errors import (
     StaleValueError,
     StateFedError,
     StateNameError,
+    StateNotUpdatedWarning,
     StateStartError,
     TensorClassError,
     UnrecordableOpError,
@@ -43,7 +44,7 @@ from leapp.trace.module_state import Buffer, check_none_came, is_watchable, regi
 from leapp.trace.recorder import NO_MEMORY, OpInfo, Recorder, free_name
 from leapp.trace.scalar import settle
 from leapp.trace.source import Place, source_line
-from leapp.trace.state import BUFFER, States
+from leapp.trace.state import BUFFER, DECLARED, States
 from leapp.trace.tensor import TRACED, mark, unmark
 
 if TYPE_CHECKING:
@@ -766,6 +767,13 @@ class Recording:
         ]
         if unused:
             self.session.warn(UnusedInputWarning(node=self.name, ports=", ".join(unused)), self.place)
+
+    def warn_of_states_without_next_values(self) -> None:
+        """Name declared state that nothing carries to the next tick."""
+        for state in self.states.declared.values():
+            if state.how == DECLARED and state.next is None:
+                warning = StateNotUpdatedWarning(node=self.name, state=state.name, where=self.where(state.place))
+                self.session.warn(warning, state.place)
 
     def abandon(self) -> None:
         """The entry ends here, closed or not: buffers of modules that it did not make state are the user's again."""

@@ -24,6 +24,7 @@ from leapp.errors import (
     NodeNotClosedError,
     NodeOriginError,
     OutputBeforeInputError,
+    StateNotUpdatedWarning,
     StateOutsideNodeError,
     UnfinishedEntryWarning,
     UnusedInputWarning,
@@ -189,7 +190,7 @@ class Session:
     def warn(self, warning: LeappWarning, place: Place) -> None:
         """Issue a warning at the user's line and keep it for the report."""
         self.warnings.append(warning)
-        if self.escapes.strict and not isinstance(warning, UnusedInputWarning):
+        if self.escapes.strict and not isinstance(warning, (UnusedInputWarning, StateNotUpdatedWarning)):
             raise LeftTraceError(detail=str(warning), warning=type(warning).__name__)
         warnings.warn_explicit(warning, None, place.code.co_filename, place.line)
 
@@ -301,6 +302,7 @@ class Session:
                 self.completed.append(node)
                 if brought is None:
                     recording.warn_of_unused_inputs(leaves)
+                    recording.warn_of_states_without_next_values()
             else:
                 node.check_interface()
             return made
