@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import statistics
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from leapp.build._messages import error_json
+from leapp.build.cache import Cache, default_root
 from leapp.bundle import read, write
 from leapp.errors import (
     BundlesDifferError,
@@ -76,12 +78,19 @@ def planned(plan: BuildPlan, costs: Costs) -> tuple[Planned, ...]:
         plan: as ``make_plan`` gives it, or a shard of it.
         costs: as ``known_costs`` or ``read_costs`` give them.
     """
-    return tuple(Planned(each, key_of(each), costs.get((each.name, each.version))) for each in plan.pipelines)
+    cache = Cache(default_root(os.environ))  # one for all: it digests the tools once
+    return tuple(Planned(each, key_of(each, cache), costs.get((each.name, each.version))) for each in plan.pipelines)
 
 
-def key_of(_plan: PipelinePlan) -> str | None:
-    """The cache's key of a pipeline, where it can be told before anything ran; None: it cannot."""
-    return None
+def key_of(plan: PipelinePlan, cache: Cache) -> str | None:
+    """The cache's key of a pipeline: of all that can change its bytes but for the files that it will read.
+
+    None: it cannot be told, such as for an interpreter that is not there.
+    """
+    try:
+        return cache.key(plan)
+    except (OSError, LeappError):
+        return None
 
 
 def known_costs(plan: BuildPlan) -> Costs:

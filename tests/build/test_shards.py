@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 
 import pytest
@@ -114,7 +115,11 @@ def test_shards_build_one_each_and_merge_to_all(here, capsys):
     ]
     code, found = records(capsys, "plan", "--out", "all")
     assert [each["name"] for each in found] == ["one", "two"]
-    assert all(each["cost_s"] > 0 and each["formats"] == ["torchscript"] and each["key"] is None for each in found)
+    assert all(
+        each["cost_s"] > 0 and each["formats"] == ["torchscript"] and re.fullmatch("[0-9a-f]{64}", each["key"])
+        for each in found
+    )
+    assert len({each["key"] for each in found}) == 2
     (here / "plan.jsonl").write_text("\n".join(map(json.dumps, found)))
     assert cli.main(["plan", "--shard", "3/3", "--costs", "plan.jsonl"]) == 0
     assert "fewer pipelines than shards" in capsys.readouterr().out
