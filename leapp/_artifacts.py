@@ -71,7 +71,7 @@ def write_node(
         reports.append(_checked_brought(node, node.brought, artifacts[-1].paths[0], options, loaded))
     manifest = _node_manifest(node, artifacts, staging, options)
     (folder / "manifest.json").write_bytes(write.node_manifest_bytes(manifest))
-    return manifest, NodeReport(name, tuple(reports)), errors
+    return manifest, NodeReport(name, tuple(reports), brought=node.brought is not None), errors
 
 
 def _node_manifest(

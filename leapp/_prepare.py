@@ -178,7 +178,11 @@ def _started(
         for node in nodes
         if node.spec.name in fed
     }
-    rules = replace(rules, scripted={state: port for node in nodes for state, port in _scripted_starts(node)})
+    rules = replace(
+        rules,
+        scripted={state: port for node in nodes for state, port in _scripted_starts(node)},
+        not_updated={node.spec.name: tuple(_not_updated(node)) for node in nodes},
+    )
     started = start.decide(rules, pipeline, {node.spec.name: node.names for node in nodes}, first)
     pipeline = start.marked(pipeline, started)
     made = []
@@ -215,6 +219,12 @@ def _scripted_starts(node: PreparedNode) -> Iterator[tuple[str, str]]:
     for state in node.trace.recordings[0].states.updated:
         if state.start_input is not None:
             yield f"{node.spec.name}/{names[state.name]}", names[state.start_input]
+
+
+def _not_updated(node: PreparedNode) -> Iterator[str]:
+    """States that were declared and never given a next value, which makes ordinary inputs of them; recorded names."""
+    states = node.trace.recordings[0].states
+    return (name for name, state in states.declared.items() if state.next is None)
 
 
 def start_value(node: PreparedNode, port: str) -> torch.Tensor | str:

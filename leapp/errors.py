@@ -189,9 +189,21 @@ class OutputNotTracedError(TraceError, TypeError):
 
     what = "Node {node!r}: output {port!r} is a plain {kind}; no recorded operation leads to it ({where})."
     remedy = (
-        "Compute it from what annotate.input_tensors() returned. Where the trace was lost, a warning above names the "
+        "Compute it from what annotate.input_tensors() returned: of an array, in a nesting too, only what it returned is "
+        "traced, not the array that was handed in. Where the trace was lost, a warning above names the "
         "call; there is none where traced values were put into a plain NumPy array: make that array inside the node, "
         "with np.zeros or np.copy. A value that is meant to be fixed belongs in static_outputs."
+    )
+
+
+class StateNotTracedError(OutputNotTracedError):
+    """The next value of a state carries no recorded value."""
+
+    what = "Node {node!r}: the next value of state {port!r} is a plain {kind}; no recorded operation leads to it ({where})."
+    remedy = (
+        "Compute it from what annotate.input_tensors() and annotate.state_tensors() returned; where the trace was lost, a "
+        "warning above names the call. A next value that is meant to be the same at every tick is made by a recorded "
+        "operation too: torch.zeros_like(h), or h * 0 + value."
     )
 
 
@@ -1111,6 +1123,13 @@ class FrozenDataError(BuildError):
         "Compute them from the inputs with torch operations, declare them as inputs, or say that they are meant: "
         "annotate.constant(value), or the function's name in [allow] of the manifest."
     )
+
+
+class NotVariedError(FrozenDataError):
+    """Inputs had the same values in every run, so what depends on them was not probed."""
+
+    what = "{manifest}: {count} input(s) did not vary in the second run:\n{detail}"
+    remedy = "Nothing was found that is frozen, and nothing can be said of what depends on these: do one of the two for each."
 
 
 class StartNotFixedError(FrozenDataError):

@@ -76,6 +76,8 @@ class NodeReport:
     pipeline: tuple[FormatReport, ...] = field(default_factory=tuple)
     """The node's wires and outputs when the whole pipeline was played tick by tick, in each format. Where ticks part,
     the first tick is reported, and of its nodes those whose inputs still agreed."""
+    brought: bool = False
+    """Whether the node's model is a file that the user brought, and what was recorded is the function beside it."""
 
     @property
     def ok(self) -> bool:
@@ -114,6 +116,12 @@ class NodeReport:
             said = (
                 "That may be rounding: if it is good enough, raise rtol and atol (of compile_graph(), or in "
                 f"[nodes.{self.node}] of the manifest); else compute the step in float64, or in another order"
+            )
+        elif self.brought:
+            said = (
+                "The function's body and the model file that the node brings compute different values; the file is what "
+                "runs. Let the body compute what the file does (its inputs may be prepared otherwise), or bring the "
+                "file that belongs to it"
             )
         elif first_agrees:
             said = (

@@ -168,6 +168,12 @@ def test_a_report_says_what_to_do(formats, words):
     assert len(report.advice()) == 1
 
 
+@pytest.mark.parametrize("samples", [[((7, 1), (1, 1))], [((1, 1), (1, 1)), ((7, 1), (1, 1))]])
+def test_a_brought_model_is_not_said_to_come_of_the_recording(samples):
+    (said,) = NodeReport("n", (FormatReport("onnx", (port(samples=samples),)),), brought=True).advice()
+    assert "body and the model file that the node brings compute different values" in said
+
+
 def test_a_good_report_has_no_advice():
     assert NodeReport("n", (FormatReport("onnx", (port(samples=[((1,), (1,))]),)),)).lines() == []
 

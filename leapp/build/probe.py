@@ -628,7 +628,7 @@ def _replayed(variation: SecondSession, trace: NodeTrace) -> NodeReport:
             formats.append(FormatReport(artifact.format, error=f"the artifact does not run: {error}"))
         else:
             formats.append(FormatReport(artifact.format, ports, note=DRAWS if trace.draws else ""))
-    return NodeReport(name, tuple(formats))
+    return NodeReport(name, tuple(formats), brought=trace.brought is not None)
 
 
 def _output_of(outputs: Mapping[str, torch.Tensor], port: str) -> torch.Tensor:

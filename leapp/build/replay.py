@@ -117,6 +117,7 @@ def replay_bundle(
                 _artifact(bundle, bundle.nodes[name], each, cached[name], options, draws=name in ticks.draws)
                 for each in artifacts
             ),
+            brought=bundle.nodes[name].graph_sha256 is None,
         )
         for name, artifacts in chosen.items()
         if artifacts

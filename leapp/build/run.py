@@ -41,6 +41,7 @@ from leapp.errors import (
     LockNotMetError,
     MissingDependencyError,
     NotReproducibleError,
+    NotVariedError,
     SecondSessionError,
     StartNotFixedError,
     ValidationError,
@@ -453,7 +454,7 @@ def _probe(context: _Context, traced: _Traced) -> _Probed:
         problems += [line for line in lines if line not in problems]
     starts, unsettled = settled([[Shown.of(each) for each in _rows(report, "starts")] for report in reports])
     if problems or unsettled:
-        kind = FrozenDataError if problems else StartNotFixedError
+        kind = _frozen_kind(problems, unsettled, reports)
         lines = (*problems, *unsettled)
         raise _Stopped(
             kind(manifest=manifest.shown, count=len(lines), detail="\n".join(lines)),
@@ -464,6 +465,16 @@ def _probe(context: _Context, traced: _Traced) -> _Probed:
     unseeded = sorted({str(kind) for report in reports for kind in _rows(report, "unseeded_weights")})
     notes = [f"Weights of {', '.join(unseeded)} follow the seed of the session."] if unseeded else []
     return _Probed(reports, tuple(notes), other_starts(read.load(traced.folder).contract, starts))
+
+
+def _frozen_kind(
+    problems: Sequence[str], unsettled: Sequence[str], reports: Sequence[Mapping[str, JSON]]
+) -> type[FrozenDataError]:
+    """Which error the probe's findings are: what is left where nothing moved has other words."""
+    if not problems:
+        return StartNotFixedError
+    not_varied = {port for report in reports for port in _rows(report, "not_allowed")}  # a line each
+    return NotVariedError if len(problems) == len(not_varied) and not unsettled else FrozenDataError
 
 
 def _reproduce(context: _Context, traced: _Traced, result: PipelineResult) -> PipelineResult:

@@ -52,6 +52,8 @@ class StartRules:
     """By ``node/port``, final names: what two sessions showed. None: they have not been compared."""
     scripted: Mapping[str, str] = field(default_factory=dict)
     """By ``node/port``: the input whose very value the script handed in as the state's; final names."""
+    not_updated: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """States that the script declared and never updated, by node; recorded names."""
     guess: bool = False
     """Take a start that equals exactly one other input for a copy of it; a second session will be the judge."""
 
@@ -227,6 +229,8 @@ def _declared(rules: StartRules, pipeline: PipelineSpec, names: Mapping[str, Por
             port = names[node].inputs.get(name, name)
             if f"{node}/{port}" not in fed:
                 states = [recorded[each.name] for each in specs[node].inputs if f"{node}/{each.name}" in fed]
+                if recorded.get(port) in rules.not_updated.get(node, ()):
+                    raise _not_updated_state(where, node, name)
                 raise _unknown_state(where, specs[node], name, states, is_input=port in recorded)
             if f"{node}/{port}" in found:
                 raise StartNameError(
@@ -238,6 +242,13 @@ def _declared(rules: StartRules, pipeline: PipelineSpec, names: Mapping[str, Por
                 _check_copy(where, pipeline, specs[node], port, start.port, recorded)
             found[f"{node}/{port}"] = start
     return found
+
+
+def _not_updated_state(where: str, node: str, name: str) -> StartNameError:
+    return StartNameError(
+        where=where, node=node, name=name, why="; it was declared with annotate.state_tensors() and never updated",
+        advice=f"Call annotate.update_state({node!r}, {{{name!r}: next value}}) before annotate.output_tensors()",
+    )  # fmt: skip
 
 
 def _unknown_state(where: str, spec: NodeSpec, name: str, states: Sequence[str], *, is_input: bool) -> StartNameError:

@@ -24,6 +24,7 @@ from leapp.errors import (
     StateFedError,
     StateNameError,
     StateNotUpdatedWarning,
+    StateNotTracedError,
     StateStartError,
     TensorClassError,
     UnrecordableOpError,
@@ -659,7 +660,7 @@ class Recording:
         """The next value of a state; a module may put a plain tensor in a buffer's place, which starts it anew."""
         if self.states.declared[leaf.port].how == BUFFER and value_of(leaf.tensor) is None:
             return self._plain_node(leaf.tensor, place)
-        return self._output_node(leaf, place)
+        return self._output_node(leaf, place, StateNotTracedError)
 
     def _is_recorded(self, leaf: Leaf, place: Place) -> bool:
         """Whether recorded calls lead to an output of a brought model. Raises for a value of another node."""
@@ -788,7 +789,7 @@ class Recording:
         self._watched.clear()
         self._modules.clear()
 
-    def _output_node(self, leaf: Leaf, place: Place) -> Any:
+    def _output_node(self, leaf: Leaf, place: Place, missing: type[OutputNotTracedError] = OutputNotTracedError) -> Any:
         value = value_of(leaf.tensor)
         if value is None:
             if self.sees_trace(leaf.tensor):  # a plain view of a buffer that a recorded call wrote
@@ -796,7 +797,7 @@ class Recording:
             kind = plain_class(type(leaf.tensor)) or type(leaf.tensor)
             if isinstance(leaf.tensor, np.ndarray):
                 self.made_here(leaf.tensor)
-            raise OutputNotTracedError(
+            raise missing(
                 node=self.name, port=leaf.port, kind=f"{kind.__module__}.{kind.__qualname__}", where=self.where(place)
             )
         if value.recording is not self:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from build_projects import Project
 
-from leapp import cli
+from leapp import cli, errors
 from leapp.build import run
 from leapp.build.plan import make_plan
 from leapp.build.run import LOG_FOLDER, build
@@ -369,3 +369,19 @@ def wait_until(true, limit_s: float = 60) -> None:
     while not true():
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    ("problems", "unsettled", "not_allowed", "kind"),
+    [
+        (["x"], [], [["p/x"], ["p/x"]], errors.NotVariedError),
+        (["x", "m"], [], [["p/x"]], errors.FrozenDataError),
+        (["x"], ["h"], [["p/x"]], errors.FrozenDataError),
+        ([], ["h"], [[]], errors.StartNotFixedError),
+    ],
+)
+def test_inputs_that_did_not_vary_are_not_said_to_be_frozen(problems, unsettled, not_allowed, kind):
+    reports = [{"not_allowed": each} for each in not_allowed]
+    assert run._frozen_kind(problems, unsettled, reports) is kind
+    said = str(kind(manifest="p.toml", count=1, detail="x"))
+    assert ("belong to this run alone" in said) == (kind is errors.FrozenDataError)

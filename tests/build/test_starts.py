@@ -85,6 +85,13 @@ def two_alike():
         other = torch.randn(3)
 
 
+def never_updated():
+    x, h = torch.randn(3), torch.zeros(3)
+    x = annotate.input_tensors("plain", {"x": x})
+    h = annotate.state_tensors("plain", {"h": h})
+    annotate.output_tensors("plain", {"y": x + h})
+
+
 def nothing_fed_back():
     x = annotate.input_tensors("plain", {"x": torch.randn(3)})
     annotate.output_tensors("plain", {"y": x * 2})
@@ -106,6 +113,7 @@ PIPELINES = {
     "cell": ("cell.py:main", ONE, ""),
     "cell-constant": ("cell.py:main", ONE, '[nodes.cell.state]\nhidden = "constant"\n'),
     "misspelt": ("drawn", ONE, '[nodes.filter.state]\nlevle = "zeros"\n'),
+    "never-updated": ("never_updated", ONE, '[nodes.plain.state]\nh = "zeros"\n'),
     "other-form": ("drawn", ONE, '[nodes.filter.state]\ncount = "first-input:x"\n'),
     "nothing-to-reset": ("nothing_fed_back", ONE, '[nodes.plain]\nreset = "fresh"\n'),
 }  # fmt: skip
@@ -247,6 +255,8 @@ def test_what_is_declared_counts(results):
     [
         ("misspelt", errors.StartNameError,
          "misspelt.toml:9, nodes.filter.state.levle: node 'filter' has no state or feedback input 'levle'.\nDid you mean 'level'?"),
+        ("never-updated", errors.StartNameError,
+         "never-updated.toml:9, nodes.plain.state.h: node 'plain' has no state or feedback input 'h'; it was declared with annotate.state_tensors() and never updated."),
         ("other-form", errors.StartPortError,
          "other-form.toml:9, nodes.filter.state.count: 'count' of node 'filter' cannot start as a copy of 'x': it is float32[3], and the state is int64[]."),
         ("nothing-to-reset", errors.ResetPortError,

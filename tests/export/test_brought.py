@@ -352,8 +352,9 @@ def test_what_the_file_does_not_answer_is_found(tmp_path, models):
     features, peak = onnxruntime.InferenceSession(path).run(None, {"image": image, "bias": bias})
     annotate.output_tensors("perception", {"features": features + 1, "peak": peak}, backend_params={"model_path": path})
     leapp.stop()
-    with pytest.raises(errors.ValidationError, match=r"perception \(onnx\): output 'features'"):
+    with pytest.raises(errors.ValidationError, match=r"perception \(onnx\): output 'features'") as caught:
         leapp.compile_graph()
+    assert "body and the model file that the node brings compute different values" in str(caught.value)
     assert load(tmp_path / "demo").manifest.status == "failed"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -170,6 +171,17 @@ def test_declarations_that_cannot_be(states, error, text):
 def test_a_node_without_state_says_so():
     with pytest.raises(StartNameError, match=r"It has none: declare one with annotate.state_tensors\(\)"):
         start.decide(declared("b", u="zeros"), *pipeline(), first())
+
+
+def test_a_state_that_was_never_updated_is_said_to_be_declared():
+    rules = replace(declared("b", u="zeros"), not_updated={"b": ("u",)})
+    with pytest.raises(StartNameError) as caught:
+        start.decide(rules, *pipeline(), first())
+    assert (
+        "'u'; it was declared with annotate.state_tensors() and never updated.\nCall annotate.update_state('b', {'u'"
+        in (str(caught.value))
+    )
+    assert "It has none" not in str(caught.value)
 
 
 def test_what_a_runtime_file_says_is_told_again():

@@ -252,3 +252,11 @@ def test_eigenvectors_of_another_sign(tmp_path, fix):
             return
         with pytest.raises(errors.NotReplayableError, match=rf"holds eigh \({line}\).*LAPACK.*argmax\(-2, keepdims"):
             leapp.compile_graph()
+
+
+def test_the_array_that_was_handed_in_is_not_the_one_to_compute_with(make_session):
+    given = {"a": {"b": np.ones(2)}}
+    session = make_session()
+    session.input_tensors("n", {"obs": given})
+    with pytest.raises(errors.OutputNotTracedError, match="only what it returned is traced, not the array"):
+        session.output_tensors("n", {"y": given["a"]["b"] * 2})

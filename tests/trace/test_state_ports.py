@@ -280,8 +280,16 @@ def test_what_is_no_tensor(opened):
 def test_a_next_value_that_nothing_recorded_leads_to(opened):
     session, x, _ = opened
     session.update_state("n", {"h": torch.zeros(2)})
-    with pytest.raises(errors.OutputNotTracedError, match="output 'h' is a plain"):
+    with pytest.raises(errors.StateNotTracedError, match="the next value of state 'h' is a plain") as caught:
         session.output_tensors("n", {"y": x * 2})
+    assert "static_outputs" not in str(caught.value)
+
+
+@pytest.mark.parametrize("same", [torch.zeros_like, lambda h: h * 0 + 1])
+def test_a_next_value_that_is_the_same_at_every_tick_is_recorded_as_the_error_says(opened, same):
+    session, x, h = opened
+    session.update_state("n", {"h": same(h)})
+    session.output_tensors("n", {"y": x * 2})
 
 
 def test_a_state_that_one_entry_updates_and_another_does_not(make_session):
