@@ -24,6 +24,7 @@ from leapp.errors import (
     UnknownFormatError,
 )
 from leapp.export.brought import brought_model
+from leapp.manifest.problems import did_you_mean
 from leapp.semantics import GraphConfigs
 from leapp.trace import current as sessions
 from leapp.trace._tree import check_name
@@ -323,7 +324,8 @@ def parse_formats(node: str, export_with: Any) -> tuple[ExportFormat, ...] | Uns
     for name in names:
         found = FORMAT_NAMES.get(name) if isinstance(name, str) else None
         if found is None:
-            raise UnknownFormatError(node=node, format=name, known=", ".join(FORMAT_NAMES))
+            near = did_you_mean(name, FORMAT_NAMES) if isinstance(name, str) else ""
+            raise UnknownFormatError(node=node, format=name, known=", ".join(FORMAT_NAMES), near=near)
         if found in formats:
             continue
         for other in formats:

@@ -611,7 +611,7 @@ class UnknownFormatError(ExportError, ValueError):
 
     exit_code = 2
     what = "Unknown export format {format!r} for node {node!r}."
-    remedy = "Known formats: {known}."
+    remedy = "{near}Known formats: {known}."
 
 
 class FormatConflictError(ExportError, ValueError):
@@ -784,6 +784,13 @@ class NotInBundleError(BundleError, LookupError):
     remedy = "It has: {known}."
 
 
+class BundleFileGoneError(NotInBundleError):
+    """A file that belongs to a bundle is no longer in its folder."""
+
+    what = "{path} is missing; it is part of the bundle {bundle}."
+    remedy = "Copy the bundle again as a whole, or build it again; `leapp verify {bundle}` lists all that is missing."
+
+
 class BundleWriteError(BundleError, OSError):
     """The operating system refused to write a bundle; what stood at its place is unchanged."""
 
@@ -804,6 +811,12 @@ class SnippetError(BundleError, LookupError):
     exit_code = 2
     what = "Nothing in {language} runs {node!r}: it needs {needed}, and there is: {known}."
     remedy = "Export the node in that format as well, or ask for another language."
+
+
+class ThreadsError(OptionError):
+    """A number of threads that is none."""
+
+    remedy = "Give InferenceManager(threads=...), or --threads of `leapp run`, 1 or more; 1 is what it is by default."
 
 
 class OutputFileError(LeappError, OSError):
@@ -829,12 +842,19 @@ class PipelineInputError(RunError, ValueError):
     remedy = "Nothing was run and no state was changed; get_mock_input() gives inputs that fit."
 
 
+class InputsKindError(PipelineInputError):
+    """Something other than a dict of inputs was given to a running pipeline."""
+
+    what = "A {kind} was given as the inputs of a tick, in place of a dict from node/port to its value."
+    remedy = "Nothing was run and no state was changed; write run_policy({{{example!r}: value}})."
+
+
 class UnknownPortError(RunError, KeyError):
     """A key that names no port, or none that can be given a value."""
 
     exit_code = 2
     what = "{port!r} {why}."
-    remedy = "There are: {known}."
+    remedy = "{near}There are: {known}."
 
     def __str__(self) -> str:
         """The text as it is: a KeyError would show it as a quoted string."""
@@ -865,6 +885,13 @@ class GuardError(RunError, ArithmeticError):
 
     what = "Output {port!r} is {value} at {element}: {why}."
     remedy = "The tick was undone: state and outputs are those of the tick before. Stop, or go on with other inputs."
+
+
+class GuardInputError(GuardError):
+    """With ``guard``, an output was not finite or out of range, and an input that was given was not finite itself."""
+
+    what = "Input {input!r} was given {given} at {place}; then output {port!r} is {value} at {element}: {why}."
+    remedy = "The tick was undone: state and outputs are those of the tick before. Look at where that input comes from."
 
 
 class NoModelError(RunError, ValueError):

@@ -119,9 +119,9 @@ class NodeReport:
             )
         elif self.brought:
             said = (
-                "The function's body and the model file that the node brings compute different values; the file is what "
-                "runs. Let the body compute what the file does (its inputs may be prepared otherwise), or bring the "
-                "file that belongs to it"
+                "The function's body and the model file that the node brings compute different values; the file "
+                "is what runs. Let the body compute what the file does (inputs may be prepared otherwise), or bring "
+                "the file that belongs to it"
             )
         elif first_agrees:
             said = (

@@ -93,6 +93,10 @@ def test_bundles_that_are_there_are_named(here, capsys):
     (here / "dist/p/1.0.0/bundle.json").write_text("{}")
     assert "Bundles in dist: dist/p/1.0.0." in said(capsys, "verify", "dist")
     assert "Bundles in dist: dist/p/1.0.0." in said(capsys, "inspect", "nowhere")
+    for version in ("1.0.1", "1.0.2", "1.0.3", "1.0.4"):
+        (here / "dist/p" / version).mkdir()
+        (here / "dist/p" / version / "bundle.json").write_text("{}")
+    assert "Bundles in dist: dist/p/1.0.0, dist/p/1.0.1, dist/p/1.0.2 and 2 more." in said(capsys, "verify", "dist")
 
 
 def test_a_bundle_of_a_newer_schema(here, capsys):

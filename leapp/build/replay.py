@@ -13,11 +13,13 @@ from leapp.bundle import read, samples
 from leapp.bundle.schema import Tolerances, parse_json
 from leapp.errors import ArtifactLoadError, NoModelError, NoSamplesError, UnknownFormatError
 from leapp.export._backend import backend_for
+from leapp.manifest.problems import did_you_mean
 from leapp.pipeline.ticks import TracedTicks
 from leapp.replay import DRAWS, FormatReport, NodeReport, replay, sample_labels
 from leapp.report.checks import check_rows
 from leapp.runtime.check import TracedRun, check_pipeline
 from leapp.runtime.files import open_files
+from leapp.runtime.inference import RUN_FORMATS
 from leapp.runtime.plan import ModelFile
 
 if TYPE_CHECKING:
@@ -101,7 +103,8 @@ def replay_bundle(
     """
     bundle = read.load(path)
     if format is not None and format not in FORMAT_NAMES:
-        raise UnknownFormatError(format=format, node=next(iter(bundle.nodes)), known=", ".join(FORMAT_NAMES))
+        near = did_you_mean(format, RUN_FORMATS)
+        raise UnknownFormatError(format=format, node=next(iter(bundle.nodes)), known=", ".join(RUN_FORMATS), near=near)
     options = _Options(rtol, atol, None if format is None else FORMAT_NAMES[format], model_dirs)
     cached = {name: _samples(bundle, node) for name, node in bundle.nodes.items()}
     chosen = {name: options.chosen(node) for name, node in bundle.nodes.items()}

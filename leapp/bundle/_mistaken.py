@@ -48,9 +48,10 @@ def _advice(path: Path) -> str:
         if path.suffix == ".toml" and path.name != "pyproject.toml":
             return f"`leapp build {shlex.quote(str(path))}` builds it."
     folder = path if path.is_dir() else Path("dist")
-    found = [str(each.parent) for each in itertools.islice(_bundles_below(folder), _MOST_SHOWN)]
+    found = sorted({str(each.parent) for each in _bundles_below(folder)})
     if found:
-        return f"Bundles in {folder}: {', '.join(sorted(found))}."
+        more = f" and {len(found) - _MOST_SHOWN} more" if len(found) > _MOST_SHOWN else ""
+        return f"Bundles in {folder}: {', '.join(found[:_MOST_SHOWN])}{more}."
     return f"{_USUAL} `leapp build` writes it there."
 
 

@@ -34,7 +34,7 @@ from leapp.bundle.schema import (
     PortEntry,
     parse_json,
 )
-from leapp.errors import BundleDigestError, BundleError, BundleFormatError, NotInBundleError
+from leapp.errors import BundleDigestError, BundleError, BundleFileGoneError, BundleFormatError, NotInBundleError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -194,7 +194,7 @@ class Bundle:
             try:
                 mode = file.lstat().st_mode
             except FileNotFoundError:
-                raise self._missing("file", path, ()) from None
+                raise BundleFileGoneError(path=str(file), bundle=str(self.folder)) from None
             if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
                 raise BundleFormatError(path=str(file), why=f"it is {kind_of(mode)}, which no bundle may hold")
         if not file.is_file():

@@ -57,6 +57,12 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     return by_lower[matches[0]] if matches else None
 
 
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """A sentence that ends in a space and names the nearest of ``known``; empty where none is near."""
+    near = nearest(word, known)
+    return "" if near is None else f"Did you mean {near!r}? "
+
+
 def kind_of(value: object) -> str:
     """What a value of a TOML document is, in words."""
     match value:

@@ -54,7 +54,8 @@ class PortRules:
     def check_names(self, nodes: Nodes) -> None:
         """Raise NoSuchPortError for every name that no recorded port has."""
         problems = []
-        known = [f"{spec.name}/{port.name}" for spec, _ in nodes for port in (*spec.inputs, *spec.outputs)]
+        known_inputs = [f"{spec.name}/{port.name}" for spec, _ in nodes for port in spec.inputs]
+        known = [*known_inputs, *(f"{spec.name}/{port.name}" for spec, _ in nodes for port in spec.outputs)]
         for named, inputs_only in (
             *((named, False) for named, _ in self.facts),
             *((named, True) for named in self.inputs),
@@ -62,7 +63,7 @@ class PortRules:
         ):
             found = [direction for spec, names in nodes for direction in _directions(named, spec, names)]
             if not found:
-                near = nearest(str(named), known)
+                near = nearest(str(named), known_inputs if inputs_only else known)
                 hint = f" Did you mean {near!r}?" if near else ""
                 problems.append(f"{named.where}: {str(named)!r} is no port of this pipeline.{hint}")
             elif inputs_only and "input" not in found:

@@ -26,7 +26,9 @@ _MOST_IN_JSON: Final = 1024
 def show(played: Played, spec: PipelineSpec, backends: Mapping[str, str], bundle: str, printer: Printer) -> None:
     """Print a run."""
     state = Cell("failed", "bad") if played.error is not None else Cell("ok", "good")
-    printer.line(state, f"  {bundle}  ", Cell(counted(played.ticks, "tick"), "soft"))
+    odd = _not_finite(played, spec)
+    said = Cell(f"; not finite at the last tick: {', '.join(odd)}" if odd else "", "warn")
+    printer.line(state, f"  {bundle}  ", Cell(counted(played.ticks, "tick"), "soft"), said)
     if played.ticks:
         rows = [(key, _type(key, spec), _short(value)) for key, value in _arrays(played, spec).items()]
         printer.table(("Output", "Type", "At the last tick"), rows)
@@ -38,6 +40,13 @@ def show(played: Played, spec: PipelineSpec, backends: Mapping[str, str], bundle
         printer.line("")
         printer.table(head, cells, numbers=(2, 3, 4, 5))
         printer.line(Cell("p50, p99 and max without the first tick; 'tick' is all of one, checks included.", "soft"))
+
+
+def _not_finite(played: Played, spec: PipelineSpec) -> list[str]:
+    """Outputs of the last tick that hold a NaN or an infinity."""
+    return [
+        key for key, array in _arrays(played, spec).items() if array.dtype.kind in "fc" and not np.isfinite(array).all()
+    ]
 
 
 def as_json(played: Played, spec: PipelineSpec, backends: Mapping[str, str]) -> dict[str, JSON]:

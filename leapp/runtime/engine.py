@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from leapp.errors import NodeFailedError, PipelineInputError, UnknownPortError
+from leapp.manifest.problems import did_you_mean
 from leapp.runtime._modes import Modes
 from leapp.runtime.values import Buffer, giver, writer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from leapp.runtime.plan import Plan
 
     Copy = Callable[[], Any]
+    Read = Callable[[str], npt.NDArray[Any]]
 
 
 class _Slots:
@@ -108,14 +110,27 @@ class _Lane:
             tensor = self.cells[at].detach()
             array: npt.NDArray[Any] = (tensor.float() if bits else tensor).numpy()
             return array
-        stored = self.buffers[at].array
-        return (stored.astype(np.uint32) << np.uint32(16)).view(np.float32) if bits else stored
+        return _numbers(self.buffers[at].array, bits=bits)
+
+    def input_array(self, key: str) -> npt.NDArray[Any]:
+        """The value of an input that was given, to look at; bfloat16 as float32."""
+        bits = self._slots.plan.inputs[key].spec.dtype == "bfloat16"
+        return _numbers(self.buffers[self._slots.owned[key]].array, bits=bits)
 
     def clear(self) -> None:
         """Zeros in all ports."""
         for buffer in self.buffers.values():
             buffer.array[...] = 0
         self.cells[:] = self._zeros
+
+
+def _numbers(stored: npt.NDArray[Any], *, bits: bool) -> npt.NDArray[Any]:
+    return (stored.astype(np.uint32) << np.uint32(16)).view(np.float32) if bits else stored
+
+
+def _near(key: str, known: Sequence[str]) -> str:
+    """Names the port that was probably meant: the name with ``_in``, as states have it, or one written much like it."""
+    return did_you_mean(key, [f"{key}_in"] if f"{key}_in" in known else known)
 
 
 def _in_turn(starts: Mapping[str, str]) -> Iterable[tuple[str, str]]:
@@ -148,7 +163,7 @@ class Engine:
         *,
         torch: Any = None,
         threads: int = 1,
-        check: Callable[[Callable[[str], npt.NDArray[Any]]], None] | None = None,
+        check: Callable[[Read, Read], None] | None = None,
     ) -> None:
         self._plan = plan
         self._backends = {node: model.backend for node, model in models.items()}
@@ -206,7 +221,7 @@ class Engine:
             except Exception as error:  # a runtime may raise anything
                 raise self._failed(node, error) from error
             if self._check is not None:
-                self._check(lane.array)
+                self._check(lane.array, lane.input_array)
             result = {key: give() for key, give in lane.outer}
             for copy in lane.commits:
                 copy()
@@ -269,7 +284,9 @@ class Engine:
             why = f"is fed by {self._plan.sources[key]!r} within each tick"
         elif key in self._plan.feedback and known is self._outer:
             why = f"is fed back from {self._plan.feedback[key]!r}; set_input_value() overrides it"
-        return UnknownPortError(port=str(key), why=why, known=", ".join(sorted(known)) or "none")
+        known = sorted(known)
+        near = "" if key in self._plan.sources or key in self._plan.feedback else _near(str(key), known)
+        return UnknownPortError(port=str(key), why=why, known=", ".join(known) or "none", near=near)
 
     def override(self, key: str, value: Any) -> None:
         """Give an owned input a value for the next tick that goes well."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
-from leapp.errors import BundleFormatError, GuardError
+from leapp.errors import BundleFormatError, GuardError, GuardInputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,22 +18,39 @@ if TYPE_CHECKING:
 
     Bounds: TypeAlias = tuple[npt.NDArray[Any], npt.NDArray[Any]]
 
+_FLOATS: Final = ("float", "bfloat", "complex")
+
 
 class Guard:
     """Looks at what a tick computed: outer outputs and what is fed back must be finite, and every output in range."""
 
     def __init__(self, plan: Plan, file: str) -> None:
         """Read the ranges. Raises BundleFormatError for one that is none."""
+        self._inputs = [
+            (key, port)
+            for key, port in plan.inputs.items()
+            if key in plan.outer_inputs and port.spec.dtype.startswith(_FLOATS)
+        ]
         finite = {*plan.outer_outputs, *plan.feedback.values()}
         self._rows: list[tuple[str, Port, bool, Bounds | None]] = []
         for key, port in plan.outputs.items():
             bounds = bounds_of(key, port, file)
-            floats = port.spec.dtype.startswith(("float", "bfloat", "complex"))
+            floats = port.spec.dtype.startswith(_FLOATS)
             if bounds is not None or (key in finite and floats):
                 self._rows.append((key, port, key in finite and floats, bounds))
 
-    def __call__(self, read: Callable[[str], npt.NDArray[Any]]) -> None:
-        """Look at each output. Raises GuardError, which names port and element."""
+    def __call__(self, read: Callable[[str], npt.NDArray[Any]], read_input: Callable[[str], npt.NDArray[Any]]) -> None:
+        """Look at each output. Raises GuardError, which names port and element, and first an input that is to blame."""
+        try:
+            self._check_outputs(read)
+        except GuardError as error:
+            for key, port in self._inputs:
+                array = read_input(key)
+                if not np.isfinite(array).all():
+                    raise _from_input(key, port, array, error) from None
+            raise
+
+    def _check_outputs(self, read: Callable[[str], npt.NDArray[Any]]) -> None:
         for key, port, finite, bounds in self._rows:
             array = read(key)
             if finite and not np.isfinite(array).all():
@@ -43,6 +60,11 @@ class Guard:
                 outside = ~((array >= low) & (array <= high))
                 if outside.any():
                     raise _refused(key, port, array, outside, f"its range is {port.semantics['range']}")
+
+
+def _from_input(key: str, port: Port, array: npt.NDArray[Any], error: GuardError) -> GuardInputError:
+    index = tuple(int(each) for each in np.argwhere(~np.isfinite(array))[0])
+    return GuardInputError(input=key, given=array[index], place=element_text(port, index), **error.facts)
 
 
 def bounds_of(key: str, port: Port, file: str) -> Bounds | None:

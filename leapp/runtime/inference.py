@@ -11,12 +11,13 @@ from leapp._spec import FORMAT_NAMES
 from leapp.bundle.samples import read_tensors
 from leapp.errors import (
     BundleFormatError,
+    InputsKindError,
     NoModelError,
-    OptionError,
-    PipelineInputError,
+    ThreadsError,
     UnknownFormatError,
     UnknownNodeNameError,
 )
+from leapp.manifest.problems import did_you_mean
 from leapp.runtime.engine import Engine
 from leapp.runtime.files import Files, open_files
 from leapp.runtime.guard import Guard, bounds_of
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from leapp._spec import PipelineSpec, Port
     from leapp.runtime.guard import Bounds
     from leapp.runtime.plan import ModelFile
+
+RUN_FORMATS: Final = ("onnx", "pt2", "torchscript")
+"""What a user is told to write for a format of a model file; the other names of ``FORMAT_NAMES`` mean the same ones."""
 
 _WORDS: Final[Mapping[str, str]] = {"onnx": "onnx", "jit": "torchscript", "pt2": "pt2"}
 
@@ -83,7 +87,7 @@ class InferenceManager:
         callables = {} if callables is None else callables
         torch = _torch_if_installed()
         if type(threads) is not int or threads < 1:
-            raise OptionError(option="threads", value=threads, why="a number of threads is a whole number from 1")
+            raise ThreadsError(option="threads", value=threads, why="a number of threads is a whole number from 1")
         files = open_files(path, model_dirs)
         plan = make_plan(files.contract, str(files.contract_path), files.name)
         _check_nodes(plan, "callables", callables)
@@ -122,7 +126,7 @@ class InferenceManager:
         if inputs is None:
             inputs = {}
         elif type(inputs) is not dict and not isinstance(inputs, Mapping):
-            raise PipelineInputError(port="node/port", why=f"a {type(inputs).__name__} was given in place of a dict")
+            raise InputsKindError(kind=type(inputs).__name__, example=next(iter(self._plan.outer_inputs), "node/port"))
         return self._engine.tick(inputs)
 
     __call__ = run_policy
@@ -212,7 +216,8 @@ def _wanted(plan: Plan, formats: str | Mapping[str, str] | None) -> dict[str, st
     wanted = {}
     for node, name in by_node.items():
         if name not in FORMAT_NAMES:
-            raise UnknownFormatError(format=name, node=node, known=", ".join(FORMAT_NAMES))
+            near = did_you_mean(str(name), RUN_FORMATS)
+            raise UnknownFormatError(format=name, node=node, known=", ".join(RUN_FORMATS), near=near)
         wanted[node] = FORMAT_NAMES[name].backend
     return wanted
 
@@ -225,7 +230,11 @@ def _chosen(node: str, models: tuple[ModelFile, ...], wanted: str | None) -> Mod
         if wanted in {None, model.backend}:
             return model
     has = ", ".join(_WORDS[model.backend] for model in models)
-    advice = f"Ask for one of them, or give formats as a dict node -> name that leaves {node!r} out"
+    own = _WORDS[models[0].backend]
+    advice = (
+        f"Ask for {node!r} in one of them, beside the others: formats as a dict node -> name that leaves {node!r} out, "
+        f"or on the command line --format {node}={own} as well"
+    )
     raise NoModelError(node=node, wanted=f" as {_WORDS[str(wanted)]}", why=f"it has {has}", advice=advice)
 
 

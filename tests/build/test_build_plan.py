@@ -58,7 +58,7 @@ def test_requests_travel(tmp_path):
 def test_messages_appear_whole_and_come_back(tmp_path):
     path = tmp_path / "ending.json"
     assert Ending.read(path) is None
-    error = UnknownFormatError(node="n", format="x", known="onnx")
+    error = UnknownFormatError(node="n", format="x", known="onnx", near="")
     ending = Ending(EndingKind.REFUSED, 2, str(error), error_class="UnknownFormatError", pickled=pickled_error(error))
     ending.write(path)
     again = Ending.read(path)

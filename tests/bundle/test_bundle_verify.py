@@ -556,6 +556,16 @@ def test_what_a_bundle_lacks_is_named_with_what_it_has(
     assert isinstance(caught.value, LookupError)
 
 
+def test_a_file_that_is_gone_is_said_to_be_missing(bundle: Path) -> None:
+    opened = read.load(bundle)
+    path = next(iter(opened.files))
+    (bundle / path).unlink()
+    with pytest.raises(NotInBundleError) as caught:
+        opened.content(path)
+    assert f"{bundle / path} is missing; it is part of the bundle {bundle}.\nCopy the bundle again" in str(caught.value)
+    assert "It has" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("change", "ask"),
     [

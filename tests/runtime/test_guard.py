@@ -56,8 +56,11 @@ def test_a_value_outside_its_range(build):
 
 def test_what_is_not_finite(build):
     run = build()(guard=True)
-    with pytest.raises(errors.GuardError, match=r"Output 'div/y' is nan at \[0, 0\] \(hip\): it is not finite"):
-        run(inputs(np.nan))
+    with pytest.raises(
+        errors.GuardError, match=r"output 'div/y' is nan at \[0, 0\] \(hip\): it is not finite"
+    ) as caught:
+        run(inputs([[1, np.nan], [1, 1]]) | {"div/b": np.float32([[np.nan, 1], [1, 1]])})
+    assert str(caught.value).startswith("Input 'div/a' was given nan at [0, 1]")
     # The value between the nodes is infinite as well; what is named is what leaves, or is fed back.
     with pytest.raises(ArithmeticError, match="'keep/next' is inf"):
         run(inputs(0, 1e-30))
@@ -85,3 +88,8 @@ def test_integers_have_ranges_too(tmp_path):
     assert run({"n/x": torch.tensor([0, 5])})["n/y"].tolist() == [0, 5]
     with pytest.raises(errors.GuardError, match=r"'n/y' is 6 at \[1\]"):
         run({"n/x": torch.tensor([0, 6])})
+
+
+def test_an_infinite_input_that_does_no_harm_is_let_through(build):
+    run = build()(guard=True)
+    assert run(inputs(3, np.inf))["div/y"].tolist() == [[0, 0], [0, 0]]

@@ -147,7 +147,11 @@ def test_resets_may_be_left_out_whatever_their_shape(tmp_path):
 
 BAD = [
     ({}, errors.PipelineInputError, "'sum/step': it is missing"),
-    ({"sum/stop": 1}, errors.UnknownPortError, "'sum/stop' is no outer input"),
+    (
+        {"sum/stop": 1},
+        errors.UnknownPortError,
+        "'sum/stop' is no outer input of this pipeline.\nDid you mean 'sum/step'? There are: ",
+    ),
     ({"sum/held": 1}, errors.UnknownPortError, "'sum/held' is fed back from 'sum/total'; set_input_value"),
     ({"twice/value": 1}, errors.UnknownPortError, "'twice/value' is fed by 'sum/total'"),
     ({"sum/step": [1.0, 2.0]}, errors.PipelineInputError, "a list was given"),
@@ -178,7 +182,7 @@ def test_a_bad_input_is_one_clear_error_and_changes_nothing(run, inputs, error, 
 
 def test_what_is_no_mapping(run):
     for bad in ([1], np.zeros(2, "f"), "sum/step"):
-        with pytest.raises(errors.PipelineInputError, match="was given in place of a dict"):
+        with pytest.raises(errors.PipelineInputError, match="was given as the inputs of a tick, in place of a dict"):
             run(bad)
     assert run(types.MappingProxyType(given(0, 0)))["twice/result"].tolist() == [2, 4]
 

@@ -79,11 +79,17 @@ def test_a_tick_that_is_refused_ends_the_run_and_the_log_keeps_what_went_well(tm
     code, out, err = leapp(*options, "--guard")
     assert code == 1
     assert out.startswith(f"failed  {path}  1 tick\n")
-    assert err.startswith("Tick 1 was not run:\nOutput 'n/y' is inf at [1]: it is not finite.")
+    assert err.startswith(
+        "Tick 1 was not run:\nInput 'n/x' was given inf at [1]; then output 'n/y' is inf at [1]: it is not finite."
+    )
     assert len(read_ticks(tmp_path / "log").ticks) == 1
     code, out, _ = leapp(*options, "--guard", "--json")
     record = json.loads(out)
-    assert (code, record["ok"], record["ticks"], record["error"]["class"]) == (1, False, 1, "GuardError")
+    assert (code, record["ok"], record["ticks"], record["error"]["class"]) == (1, False, 1, "GuardInputError")
+    code, out, _ = leapp(*options, "--steps", 2)
+    assert out.startswith(f"ok  {path}  2 ticks; not finite at the last tick: n/y\n")
+    _, out, _ = leapp(*options, "--steps", 1)
+    assert out.startswith(f"ok  {path}  1 tick\n")
     code, out, _ = leapp(*options, "--json", "--steps", 2)
     assert json.loads(out)["outputs"]["n/y"]["values"] == [3.0, "inf"]
 
