@@ -816,6 +816,7 @@ class SnippetError(BundleError, LookupError):
 class ThreadsError(OptionError):
     """A number of threads that is none."""
 
+    what = "{option}={value!r}: {why}."
     remedy = "Give InferenceManager(threads=...), or --threads of `leapp run`, 1 or more; 1 is what it is by default."
 
 
