@@ -150,6 +150,8 @@ class Constant:
     traced: bool = False
     """Its memory belongs to the trace: an input, or a buffer that a recorded call wrote or handed on a view of."""
     is_input: bool = False
+    watched: bool = False
+    """It is a registered buffer of a module that was given, and was taken for an input at first."""
 
     def unchanged(self) -> bool:
         """Whether the user's memory still holds what was recorded."""
@@ -422,7 +424,7 @@ class Constants:
         stored = self._storages.get(live.untyped_storage()._cdata) or self._overlapping(live.untyped_storage())
         constant = next(each for each in stored.constants if each.node is node) if stored is not None else None
         assert constant is not None
-        constant.is_input, constant.name = False, name
+        constant.is_input, constant.name, constant.watched = False, name, True
         if content.numel() * content.element_size() > REFERENCE_LIMIT_BYTES and live.device.type == "cpu":
             constant.digest = bytes_digest(live)
         else:
@@ -546,12 +548,14 @@ class Constants:
 
     def finish(self) -> dict[str, torch.Tensor]:
         """Name what is left after pruning; gives attribute path -> CPU tensor that nobody else writes."""
-        alive = [
-            constant
-            for stored in self._storages.values()
-            for constant in stored.constants
-            if constant.node in self._recorder.info and not constant.is_input
-        ]
+        alive: list[Constant] = []
+        for stored in self._storages.values():
+            used = [each for each in stored.constants if each.node in self._recorder.info and not each.is_input]
+            alive += used
+            for constant in used if self._given else ():
+                if not constant.watched:  # a module may have been given after the first use
+                    name, _ = self._qualified_name(constant.live, stored)
+                    constant.name = name or constant.name
         position = {node: index for index, node in enumerate(self._recorder.graph.nodes)}
         alive.sort(key=lambda constant: position[constant.node])
         result: dict[str, torch.Tensor] = {}
@@ -567,7 +571,7 @@ class Constants:
             constant.node.target = target
             targets[constant.node] = target
             result[target] = constant.snapshot
-            self.roles[target] = roles.get(constant.name or "", "constant")
+            self.roles[target] = "buffer" if constant.watched else roles.get(constant.name or "", "constant")
         self._recorder.free_names(targets, lambda node: targets[node].replace(".", "_"))
         self._references = {targets[constant.node]: constant for constant in alive if constant.digest is not None}
         self._module_names.clear()  # no module lives on for its names
