@@ -291,8 +291,9 @@ def _parser() -> argparse.ArgumentParser:
     replay.add_argument("--rtol", type=tolerance, help="relative tolerance (default: the node's own)")
     replay.add_argument("--atol", type=tolerance, help="absolute tolerance, in each output's unit (default: likewise)")
     replay.add_argument(
-        "--format", metavar="NAME", help="onnx, pt2 or torchscript alone (default: all; of a log, the first)"
-    )
+        "--format", metavar="[NODE=]NAME", action="append", default=[],
+        help="onnx, pt2 or torchscript alone (repeatable; default: all; of a log, the first)",
+    )  # fmt: skip
     replay.add_argument(
         "--model-dir", metavar="DIR", action="append", default=[], type=Path, help="holds models the bundle lacks"
     )
@@ -777,7 +778,7 @@ def _replay(arguments: argparse.Namespace) -> int:
             path,
             rtol=arguments.rtol,
             atol=arguments.atol,
-            format=arguments.format,
+            format=_formats(path, arguments.format),
             model_dirs=arguments.model_dir,
         )
         code = EXIT_OK if found.ok else EXIT_CHECK_FAILED
@@ -802,7 +803,7 @@ def _replay_log(arguments: argparse.Namespace, bundle: Path, log: Path) -> int:
     found = replay_log(
         bundle,
         log,
-        formats=arguments.format,
+        formats=_formats(bundle, arguments.format),
         rtol=arguments.rtol,
         atol=arguments.atol,
         model_dirs=arguments.model_dir,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from leapp._spec import FORMAT_NAMES, ExportFormat, NodeSpec
 from leapp.bundle import read, samples
 from leapp.bundle.schema import Tolerances, parse_json
-from leapp.errors import ArtifactLoadError, NoModelError, NoSamplesError, UnknownFormatError
+from leapp.errors import ArtifactLoadError, NoModelError, NoSamplesError, UnknownFormatError, UnknownNodeNameError
 from leapp.export._backend import backend_for
 from leapp.manifest.problems import did_you_mean
 from leapp.pipeline.ticks import TracedTicks
@@ -66,7 +66,8 @@ class BundleReplay:
 class _Options:
     rtol: float | None
     atol: float | None
-    format: ExportFormat | None
+    formats: Mapping[str, ExportFormat]
+    """By node; of those that are not in it, all formats."""
     model_dirs: Sequence[Path]
 
     def limits(self, node: NodeManifest) -> Tolerances:
@@ -74,7 +75,7 @@ class _Options:
         return Tolerances(own.rtol if self.rtol is None else self.rtol, own.atol if self.atol is None else self.atol)
 
     def chosen(self, node: NodeManifest) -> list[Artifact]:
-        wanted = None if self.format is None else self.format.backend
+        wanted = self.formats[node.node].backend if node.node in self.formats else None
         return [each for each in node.artifacts if wanted in {None, each.backend}]
 
 
@@ -83,7 +84,7 @@ def replay_bundle(
     *,
     rtol: float | None = None,
     atol: float | None = None,
-    format: str | None = None,
+    format: str | Mapping[str, str] | None = None,
     model_dirs: Sequence[Path] = (),
 ) -> BundleReplay:
     """Replay every model file of a bundle by itself, and the pipeline as a whole.
@@ -92,26 +93,33 @@ def replay_bundle(
         path: the bundle. Digests of all files that are used are checked.
         rtol: relative tolerance; None: what the node's manifest says.
         atol: absolute tolerance, in each output's own unit; None: likewise.
-        format: this one alone.
+        format: this one alone; or a dict node -> the one of that node, where all others keep theirs.
         model_dirs: folders with model files that are not in the bundle.
 
     Raises:
         NoSamplesError: the bundle's evidence was left behind.
         BundleDigestError: a file is not the one that was written.
-        UnknownFormatError, NoModelError: no such format, or no node has it.
+        UnknownFormatError, UnknownNodeNameError: no such format or node.
+        NoModelError: no node has the format.
         LeappError: the runtime does not take the bundle.
     """
     bundle = read.load(path)
-    if format is not None and format not in FORMAT_NAMES:
-        near = did_you_mean(format, RUN_FORMATS)
-        raise UnknownFormatError(format=format, node=next(iter(bundle.nodes)), known=", ".join(RUN_FORMATS), near=near)
-    options = _Options(rtol, atol, None if format is None else FORMAT_NAMES[format], model_dirs)
+    by_node = dict.fromkeys(bundle.nodes, format) if isinstance(format, str) else dict(format or {})
+    for node, name in by_node.items():
+        if node not in bundle.nodes:
+            raise UnknownNodeNameError(option="--format", node=node, known=", ".join(bundle.nodes))
+        if name not in FORMAT_NAMES:
+            near = did_you_mean(name, RUN_FORMATS)
+            raise UnknownFormatError(format=name, node=node, known=", ".join(RUN_FORMATS), near=near)
+    options = _Options(rtol, atol, {node: FORMAT_NAMES[name] for node, name in by_node.items()}, model_dirs)
     cached = {name: _samples(bundle, node) for name, node in bundle.nodes.items()}
     chosen = {name: options.chosen(node) for name, node in bundle.nodes.items()}
-    if format is not None and not any(chosen.values()):
-        node = next(iter(bundle.nodes))
+    if by_node and not any(chosen[node] for node in by_node):
+        node = next(iter(by_node))
         advice = "Leave out --format, or name a format that `leapp inspect` shows"
-        raise NoModelError(node=node, wanted=f" as {format}", why="and no other node has one either", advice=advice)
+        raise NoModelError(
+            node=node, wanted=f" as {by_node[node]}", why="and no other node has one either", advice=advice
+        )
     ticks = _ticks(bundle, cached)
     reports = {
         name: NodeReport(

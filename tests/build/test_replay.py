@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import leapp
-from leapp import annotate, cli
+from leapp import annotate, cli, errors
 from leapp.build.replay import replay_bundle
 from leapp.bundle import write
 from leapp.bundle.samples import RawTensor, read_tensors, write_tensors
@@ -176,6 +176,17 @@ def test_one_format_alone(sound):
     found, _ = problems(sound, format="pt2")
     assert (found.ok, found.pipeline.formats, [report.node for report in found.nodes]) == (True, ("pt2",), ["policy"])
     assert any("estimator: no model that can be compared" in note for note in found.pipeline.notes)
+
+
+def test_a_format_for_one_node(sound):
+    found, _ = problems(sound, format={"policy": "pt2"})
+    formats = {report.node: [each.format for each in report.formats] for report in found.nodes}
+    assert formats["policy"] == ["pt2"]
+    assert len(formats["estimator"]) >= 1
+    with pytest.raises(errors.UnknownNodeNameError, match="--format names 'polcy'"):
+        problems(sound, format={"polcy": "pt2"})
+    with pytest.raises(errors.UnknownFormatError, match="Did you mean 'onnx'"):
+        problems(sound, format={"policy": "onx"})
 
 
 # --- logs ----------------------------------------------------------------------------------------------------------
