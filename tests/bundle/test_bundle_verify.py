@@ -425,7 +425,7 @@ def test_what_is_no_bundle_is_named(tmp_path: Path, use: Callable[[Path], Any]) 
     for path, why in (
         (tmp_path, "holds no bundle.json"),
         (tmp_path / "gone", "does not exist"),
-        (tmp_path / "file", "is not a folder"),
+        (tmp_path / "file", "is not a bundle: it is neither a folder nor a runtime file"),
     ):
         with pytest.raises(NotABundleError, match=why):
             use(path)
