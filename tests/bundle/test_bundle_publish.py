@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import random
@@ -29,7 +30,7 @@ from leapp.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 
 def publish(target: Path, **options: Any) -> str:
@@ -514,28 +515,41 @@ def test_cut_off_before_each_change_a_first_bundle_is_whole_or_not_there(tmp_pat
     assert read.verify(target).ok
 
 
-def folder_of(target: Path) -> int:
-    """Which folder a target is at this moment, through a link too."""
-    return target.stat().st_ino
+def folder_of(target: Path) -> tuple[int, int]:
+    """Which folder a target is at this moment, through a link too; a new folder may get the number of a removed one."""
+    status = target.stat()
+    return status.st_ino, status.st_ctime_ns
+
+
+@contextlib.contextmanager
+def ended(processes: list[subprocess.Popen[str]]) -> Iterator[None]:
+    """Leave no process behind when a check fails: other tests would be told of it."""
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
 
 
 def test_two_publishers_at_once_leave_one_whole_bundle(tmp_path: Path, file_system: str) -> None:
     target = tmp_path / "two"
     processes = [looping(target, file_system, "15") for _ in range(2)]
-    while any(process.poll() is None for process in processes):
-        if target.exists():
-            before = folder_of(target)
-            try:
-                report = read.verify(target)
-            except NotABundleError:  # the folder that was being read is gone
-                assert folder_of(target) != before
-                continue
-            # A reader that is overtaken may find files gone; one that is not has a whole bundle before it.
-            assert report.ok or folder_of(target) != before, report.problems
-        time.sleep(0.005)
-    for process in processes:
-        _, errors = process.communicate()
-        assert process.returncode == 0, errors
+    with ended(processes):
+        while any(process.poll() is None for process in processes):
+            if target.exists():
+                before = folder_of(target)
+                try:
+                    report = read.verify(target)
+                except NotABundleError:  # the folder that was being read is gone
+                    assert folder_of(target) != before
+                    continue
+                # A reader that is overtaken may find files gone; one that is not has a whole bundle before it.
+                assert report.ok or folder_of(target) != before, report.problems
+            time.sleep(0.005)
+        for process in processes:
+            _, errors = process.communicate()
+            assert process.returncode == 0, errors
     assert read.verify(target).ok
     publish(target)
     assert len(bundles_beside(target)) == (0 if file_system == "exchange" else 1)
