@@ -231,6 +231,8 @@ def load(path: Path | str) -> Bundle:
 
 def is_bundle(folder: Path) -> bool:
     """Whether a folder holds a ``bundle.json`` of ours, of any schema, sound or not in the rest."""
+    if not os.path.lexists(folder / BUNDLE_FILE):  # most folders: the error would look around for what was meant
+        return False
     try:
         _, value = _bundle_json(folder)
     except (BundleError, OSError):

@@ -616,3 +616,13 @@ def test_sealing_and_verifying_agree_on_evidence(tmp_path: Path) -> None:
     (tmp_path / "log.txt").write_text("x")
     write.seal(tmp_path, name="p", version="1", status="ok")
     assert [each.kind for each in read.verify(tmp_path).problems] == ["structure"]  # p.yaml is no contract
+
+
+def test_a_folder_that_is_no_bundle_is_told_without_looking_around(tmp_path, monkeypatch):
+    # Every write asks it of all folders above its target; an error's advice would list what lies below each.
+    def looked_around(*_):
+        pytest.fail("the advice of an error that nobody sees was made")
+
+    monkeypatch.setattr(read, "no_bundle", looked_around)
+    assert not read.is_bundle(tmp_path)
+    assert not read.is_bundle(tmp_path / "missing")
