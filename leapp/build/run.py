@@ -52,7 +52,7 @@ from leapp.report.checks import CheckRow
 from leapp.report.page import render
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from leapp._spec import JSON
     from leapp.build.cache import Cache, Miss
@@ -91,8 +91,8 @@ class _Traced:
     problems: tuple[str, ...]
     """What the checks found wrong."""
     notes: tuple[str, ...]
-    escapes: tuple[Mapping[str, JSON], ...]
-    """Where values left the trace."""
+    noted: Mapping[str, Any]
+    """What the session noted while it recorded: ``evidence/notes.json``."""
     printed: bytes
     record: Path
     """What a second session is compared with."""
@@ -103,6 +103,11 @@ class _Traced:
     peak_memory_bytes: int = 0
     """The most that the session held by the time its bundle was written."""
     process: ProcessKind = ProcessKind.FRESH
+
+    @property
+    def escapes(self) -> tuple[Mapping[str, JSON], ...]:
+        """Where values left the trace."""
+        return tuple(self.noted.get("escapes", ()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -407,7 +412,7 @@ def _trace(context: _Context, scratch: Path, starts: Mapping[str, str] | None = 
         errors,
         tuple(outcome.compiled.problems),
         notes,
-        _escapes(bundle),
+        _noted(bundle),
         printed,
         record,
         place=Path(folder),
@@ -417,10 +422,11 @@ def _trace(context: _Context, scratch: Path, starts: Mapping[str, str] | None = 
     )
 
 
-def _escapes(folder: Path) -> tuple[Mapping[str, JSON], ...]:
-    """Where values left the trace, as the session noted it."""
+def _noted(folder: Path) -> Mapping[str, Any]:
+    """What the session noted while it recorded; empty where it left no such evidence."""
     file = folder / "evidence" / "notes.json"
-    return tuple(json.loads(file.read_bytes())["escapes"]) if file.exists() else ()
+    noted: dict[str, Any] = json.loads(file.read_bytes()) if file.exists() else {}
+    return noted
 
 
 def _reads_of(records: Path) -> Reads | None:
@@ -446,7 +452,7 @@ def _probe(context: _Context, traced: _Traced) -> _Probed:
     """Trace the entry again on other data; what moved with it, or left the trace for good, is no model."""
     plan = context.plan
     manifest = plan.manifest
-    problems = [*_left_the_trace(traced.folder)]
+    problems = [*_left_the_trace(traced.escapes)]
     reports: list[dict[str, JSON]] = []
     for run in range(manifest.probe.runs):
         report, lines = _second_session(context, traced, run)
@@ -495,10 +501,9 @@ def _reproduce(context: _Context, traced: _Traced, result: PipelineResult) -> Pi
     return replace(result, reproduction=record, notes=(*result.notes, *record.notes))
 
 
-def _left_the_trace(folder: Path) -> Iterator[str]:
+def _left_the_trace(escapes: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """What no second run can excuse: draws, calls that were not recorded, memory that carries values."""
-    found: list[dict[str, str]] = json.loads((folder / "evidence" / "notes.json").read_bytes())["escapes"]
-    for note in found:
+    for note in escapes:
         if what := _NEVER_RIGHT.get(note["kind"]):
             yield f"node {note['node']!r}: {note['op']} at {note['file']}:{note['line']} {what}"
 
@@ -669,20 +674,19 @@ def _check(context: _Context, traced: _Traced) -> PipelineResult:
         artifacts=sum(len(node.artifacts) for node in bundle.nodes.values()),
         size_bytes=sum(file.size for file in bundle.manifest.files),
         checks=traced.checks,
-        notes=(*traced.notes, *_warned(traced.folder), *_starts(traced.folder)),
+        notes=(*traced.notes, *_warned(traced.noted), *_starts(traced.noted)),
         escapes=traced.escapes,
         peak_memory_bytes=traced.peak_memory_bytes,
     )
 
 
-def _warned(folder: Path) -> Iterator[str]:
+def _warned(noted: Mapping[str, Any]) -> Iterator[str]:
     """What a person who runs the script would have seen on the terminal, in one line each."""
-    notes = json.loads((folder / "evidence" / "notes.json").read_bytes())
-    lines = [str(each["text"]).partition("\n")[0] for each in notes["warnings"]]
+    lines = [str(each["text"]).partition("\n")[0] for each in noted["warnings"]]
     lines += [
         f"Node {each['node']!r}: {each['op']} at {each['file']}:{each['line']} left the trace; what comes of it is "
         "fixed in the model."
-        for each in notes["escapes"]
+        for each in noted["escapes"]
         if each["kind"] in _LEFT
     ]
     lines = list(dict.fromkeys(lines))
@@ -691,10 +695,9 @@ def _warned(folder: Path) -> Iterator[str]:
         yield f"{len(lines) - _MOST_WARNINGS} more warnings stand in evidence/notes.json of the bundle."
 
 
-def _starts(folder: Path) -> Iterator[str]:
+def _starts(noted: Mapping[str, Any]) -> Iterator[str]:
     """Starts of state that people should know of."""
-    rows = json.loads((folder / "evidence" / "notes.json").read_bytes())["starts"]
-    yield from (f"{row['note']}." for row in rows if row["note"])
+    yield from (f"{row['note']}." for row in noted["starts"] if row["note"])
 
 
 def _add_evidence(context: _Context, traced: _Traced) -> None:
