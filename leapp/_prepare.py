@@ -25,6 +25,7 @@ from leapp.graph._base import NodeGraph, run_passes
 from leapp.graph.check import run_graph
 from leapp.graph.passes import EXPORT_PASSES
 from leapp.graph.passes.reset_port import reset_input, reset_port
+from leapp.manifest.problems import did_you_mean
 from leapp.pipeline import start
 from leapp.pipeline.port_rules import contradictions, named_in_script
 from leapp.pipeline.start import StartRules
@@ -117,13 +118,15 @@ def check_nodes(session: Session, options: CompileOptions) -> None:
         raise NothingAnnotatedError(name=session.options.name)
     names = [node.name for node in session.completed]
     for node in sorted(session.options.non_traced - set(names)):
-        unknown = UnknownNodeWarning(node=node, known=", ".join(names))
+        unknown = UnknownNodeWarning(node=node, known=", ".join(names), near=did_you_mean(node, names))
         session.warnings.append(unknown)
         warnings.warn(unknown, stacklevel=6)
     for node in sorted(options.configured_nodes - set(names)):
-        raise UnknownNodeError(manifest=options.manifest, node=node, known=", ".join(names))
+        near = did_you_mean(node, names)
+        raise UnknownNodeError(manifest=options.manifest, node=node, known=", ".join(names), near=near)
     if options.only is not None and options.only not in names:
-        raise OnlyNodeError(manifest=options.manifest, node=options.only, known=", ".join(names))
+        near = did_you_mean(options.only, names)
+        raise OnlyNodeError(manifest=options.manifest, node=options.only, known=", ".join(names), near=near)
 
 
 def prepared(session: Session, options: CompileOptions) -> tuple[list[PreparedNode], PipelineSpec]:

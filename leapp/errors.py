@@ -575,7 +575,7 @@ class UnknownNodeWarning(LeappWarning):
     """``non_traced`` names a node that was never annotated."""
 
     what = "leapp.start(non_traced=...) names {node!r}, and no node of that name was annotated."
-    remedy = "Annotated nodes: {known}."
+    remedy = "{near}Annotated nodes: {known}."
 
 
 class WireLostWarning(LeappWarning):
@@ -867,7 +867,7 @@ class UnknownNodeNameError(RunError, KeyError):
 
     exit_code = 2
     what = "{option} names {node!r}, which is no node of this pipeline."
-    remedy = "Its nodes: {known}."
+    remedy = "{near}Its nodes: {known}."
 
     def __str__(self) -> str:
         """The text as it is: a KeyError would show it as a quoted string."""
@@ -1060,7 +1060,7 @@ class UnknownNodeError(BuildError, ValueError):
 
     exit_code = 2
     what = "{manifest}: [nodes.{node}] is not a node of this pipeline."
-    remedy = "Nodes that were recorded: {known}."
+    remedy = "{near}Nodes that were recorded: {known}."
 
 
 class StartNameError(BuildError, ValueError):
@@ -1117,7 +1117,7 @@ class OnlyNodeError(BuildError, ValueError):
 
     exit_code = 2
     what = "{manifest}: --only {node!r} is not a node of this pipeline."
-    remedy = "Nodes that were recorded: {known}."
+    remedy = "{near}Nodes that were recorded: {known}."
 
 
 class EntryMissingError(BuildError, ValueError):
@@ -1203,7 +1203,7 @@ class UnknownVariationError(BuildError, ValueError):
 
     exit_code = 2
     what = "There is no variation {name!r}."
-    remedy = "Variations: {known}."
+    remedy = "{near}Variations: {known}."
 
 
 class NoManifestError(BuildError, FileNotFoundError):

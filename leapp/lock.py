@@ -18,7 +18,7 @@ from leapp.bundle.read import Bundle, load
 from leapp.errors import LockError, OutputFileError
 from leapp.manifest.document import read_document
 from leapp.manifest.positions import KeyPath, line_of
-from leapp.manifest.problems import Problem, key_text, kind_of, nearest
+from leapp.manifest.problems import Problem, hint, key_text, kind_of, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -363,9 +363,8 @@ class _Reader:
                 self.unknown((*at, key), known)
 
     def unknown(self, path: KeyPath, known: tuple[str, ...]) -> None:
-        near = nearest(str(path[-1]), known)
-        hint = f" Did you mean {near!r}?" if near else f" Known keys: {', '.join(known)}."
-        self.problem(path, f"unknown key.{hint}")
+        advice = hint(nearest(str(path[-1]), known), f"Known keys: {', '.join(known)}.")
+        self.problem(path, f"unknown key.{advice}")
 
     def missing(self, path: KeyPath, kind: str) -> None:
         self.problem(path, f"this {kind} is required and missing.")

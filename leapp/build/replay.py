@@ -107,7 +107,8 @@ def replay_bundle(
     by_node = dict.fromkeys(bundle.nodes, format) if isinstance(format, str) else dict(format or {})
     for node, name in by_node.items():
         if node not in bundle.nodes:
-            raise UnknownNodeNameError(option="--format", node=node, known=", ".join(bundle.nodes))
+            near = did_you_mean(node, bundle.nodes)
+            raise UnknownNodeNameError(option="--format", node=node, known=", ".join(bundle.nodes), near=near)
         if name not in FORMAT_NAMES:
             near = did_you_mean(name, RUN_FORMATS)
             raise UnknownFormatError(format=name, node=node, known=", ".join(RUN_FORMATS), near=near)

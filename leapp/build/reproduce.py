@@ -24,6 +24,7 @@ from leapp.build.mirror import Inputs, Kind, make_mirror, project_files
 from leapp.bundle import read
 from leapp.bundle.diff import BundleDiff, diff
 from leapp.errors import BuildCancelledError, NotReproducibleError, UnknownVariationError
+from leapp.manifest.problems import did_you_mean
 from leapp.pipeline.start import recorded_starts
 
 if TYPE_CHECKING:
@@ -175,7 +176,7 @@ def chosen(names: Iterable[str] | None) -> tuple[str, ...]:
         return tuple(BY_NAME)
     wanted = set(names)
     for name in sorted(wanted - BY_NAME.keys()):
-        raise UnknownVariationError(name=name, known=", ".join(BY_NAME))
+        raise UnknownVariationError(name=name, known=", ".join(BY_NAME), near=did_you_mean(name, BY_NAME))
     return tuple(name for name in BY_NAME if name in wanted)
 
 

@@ -31,7 +31,7 @@ from leapp.manifest.model import (
     matches,
 )
 from leapp.manifest.positions import KeyPath, line_of
-from leapp.manifest.problems import Problem, key_text, kind_of, nearest
+from leapp.manifest.problems import Problem, hint, key_text, kind_of, nearest, nearest_file
 from leapp.semantics import PortFacts
 
 if TYPE_CHECKING:
@@ -116,10 +116,9 @@ def _find(given: Path, problems: list[Problem]) -> list[Path]:
 def _did_you_mean(missing: Path) -> str:
     """A hint at a file beside the missing one whose name is near."""
     try:
-        near = nearest(missing.name, sorted(each.name for each in missing.parent.iterdir()))
+        return hint(nearest_file(missing.name, sorted(each.name for each in missing.parent.iterdir())))
     except OSError:  # no such folder, or not ours to read: there is nothing to hint at
-        near = None
-    return f" Did you mean {near!r}?" if near else ""
+        return ""
 
 
 def _absolute(path: Path) -> Path:
@@ -259,9 +258,8 @@ def _check_onnx_metadata(draft: _Draft) -> None:
     for table in (("export",), *(("nodes", name) for name in draft.keys("nodes"))):
         for path, key in draft.texts(*table, "onnx", "metadata"):
             if key not in known:
-                near = nearest(key, known)
-                hint = f" Did you mean {near!r}?" if near else f" Its keys: {', '.join(known) or 'none'}."
-                draft.problem(path, f"[metadata] has no key {key!r}.{hint}")
+                advice = hint(nearest(key, known), f"Its keys: {', '.join(known) or 'none'}.")
+                draft.problem(path, f"[metadata] has no key {key!r}.{advice}")
 
 
 _RULES: Final = (

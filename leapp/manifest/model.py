@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from leapp._spec import UNSET, ExportFormat, Start, Unset
 from leapp.errors import UnknownNodeError
 from leapp.manifest.positions import KeyPath, line_of
-from leapp.manifest.problems import Problem, key_text
+from leapp.manifest.problems import Problem, did_you_mean, key_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -292,6 +292,7 @@ class Manifest:
                     manifest=f"{self.shown}:{line}" if line else self.shown,
                     node=key_text((name,)),
                     known=", ".join(known) or "none",
+                    near=did_you_mean(name, known),
                 )
 
 

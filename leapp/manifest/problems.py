@@ -7,6 +7,7 @@ import difflib
 import json
 import re
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
     from leapp.manifest.positions import KeyPath
 
+_NEAR: Final = 0.6
+"""Share of letters that two names have in common, in order, for one to be taken for the other mistyped."""
 _BARE: Final = re.compile(r"[A-Za-z0-9_-]+\Z")
 
 
@@ -51,16 +54,50 @@ def _key(key: str) -> str:
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The one of ``known`` that ``word`` was probably meant to be."""
-    by_lower = {each.lower(): each for each in known}
-    matches = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.5)
-    return by_lower[matches[0]] if matches else None
+    """The one of ``known`` that ``word`` was probably meant to be; None where none is near.
+
+    Names of as many parts (``node/port``) are near where each part is: a part in common says nothing of the others.
+    """
+    likeness = {each: _likeness(word, each) for each in known}
+    best = max(likeness, key=likeness.__getitem__, default=None)
+    return best if best is not None and likeness[best] > 0 else None
+
+
+def _likeness(word: str, other: str) -> float:
+    """Between 0 and 1, case aside; 0 where they are too far apart to be one name."""
+    pairs = [*zip(word.lower().split("/"), other.lower().split("/"), strict=False)]
+    if word.count("/") != other.count("/"):
+        pairs = [(word.lower(), other.lower())]
+    ratios = [1.0 if a == b else difflib.SequenceMatcher(None, a, b).ratio() for a, b in pairs]
+    return sum(ratios) / len(ratios) if min(ratios) >= _NEAR else 0.0
+
+
+def nearest_file(name: str, known: Iterable[str]) -> str | None:
+    """The one of some names of files or folders that ``name`` was probably meant to be; None where none is near.
+
+    A file of another kind is meant only where its name is the same up to the suffix.
+    """
+    stem, suffix = _stem_and_suffix(name)
+    parts = {each: _stem_and_suffix(each) for each in known}
+    alike = {own: each for each, (own, kind) in parts.items() if kind == suffix}
+    near = nearest(stem, alike)
+    return alike[near] if near is not None else next((each for each, (own, _) in parts.items() if own == stem), None)
+
+
+def _stem_and_suffix(name: str) -> tuple[str, str]:
+    path = PurePath(name)
+    return path.stem, path.suffix.lower()
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """A sentence that ends in a space and names the nearest of ``known``; empty where none is near."""
     near = nearest(word, known)
     return "" if near is None else f"Did you mean {near!r}? "
+
+
+def hint(near: str | None, otherwise: str = "") -> str:
+    """A sentence that begins with a space and names what is near; where nothing is, ``otherwise`` in its place."""
+    return f" Did you mean {near!r}?" if near is not None else otherwise and f" {otherwise}"
 
 
 def kind_of(value: object) -> str:

@@ -20,7 +20,7 @@ from pydantic_core import core_schema
 from leapp._spec import FORMAT_NAMES, ExportFormat, StartKind
 from leapp.errors import ElementNamesError, SemanticsError
 from leapp.manifest.model import CALLABLE_ENTRY, SCRIPT_ENTRY, SEED_LIMIT, Entry
-from leapp.manifest.problems import key_text, kind_of, nearest
+from leapp.manifest.problems import hint, key_text, kind_of, nearest
 from leapp.semantics import TemporalAxis, port_facts, range_problem
 
 if TYPE_CHECKING:
@@ -92,17 +92,15 @@ def _check_entry(value: str) -> None:
 
 def _check_format(value: str) -> None:
     if value not in FORMAT_NAMES:
-        near = nearest(value, FORMAT_NAMES)
-        hint = f" Did you mean {near!r}?" if near else ""
-        raise ValueError(f"unknown format {value!r}.{hint} Known formats: {', '.join(FORMAT_NAMES)}.")
+        near = hint(nearest(value, FORMAT_NAMES))
+        raise ValueError(f"unknown format {value!r}.{near} Known formats: {', '.join(FORMAT_NAMES)}.")
 
 
 def _check_start(value: str) -> None:
     if re.fullmatch(START, value) is None:
         forms = [f"{each}:PORT" if each == StartKind.FIRST_INPUT else str(each) for each in StartKind]
-        near = nearest(value, forms)
-        hint = f" Did you mean {near!r}?" if near else ""
-        raise ValueError(f"{value!r} is none of {', '.join(map(repr, forms))}.{hint}")
+        near = hint(nearest(value, forms))
+        raise ValueError(f"{value!r} is none of {', '.join(map(repr, forms))}.{near}")
 
 
 def _check_text(value: str) -> None:
@@ -507,10 +505,10 @@ def _unknown_key(path: KeyPath) -> str:
     near = nearest(str(key), known)
     homes = [home for home in _homes(str(key)) if home != tuple(outer)]
     if near and near.lower() == str(key).lower():
-        return f"unknown key. Did you mean {near!r}?"
+        return f"unknown key.{hint(near)}"
     if homes:
         return f"unknown key here; it belongs to {' or '.join(f'[{key_text(home)}]' for home in homes)}."
-    return f"unknown key. Did you mean {near!r}?" if near else f"unknown key. Known keys: {', '.join(known)}."
+    return "unknown key." + hint(near, f"Known keys: {', '.join(known)}.")
 
 
 def _homes(key: str) -> Iterator[KeyPath]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from leapp._spec import NodeSpec, Port
 from leapp.errors import JointNamesMissingError, ManifestWinsWarning, NoSuchPortError, WireMeaningWarning
 from leapp.kinds import needs_element_names
-from leapp.manifest.problems import key_text, nearest
+from leapp.manifest.problems import hint, key_text, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -63,9 +63,8 @@ class PortRules:
         ):
             found = [direction for spec, names in nodes for direction in _directions(named, spec, names)]
             if not found:
-                near = nearest(str(named), known_inputs if inputs_only else known)
-                hint = f" Did you mean {near!r}?" if near else ""
-                problems.append(f"{named.where}: {str(named)!r} is no port of this pipeline.{hint}")
+                near = hint(nearest(str(named), known_inputs if inputs_only else known))
+                problems.append(f"{named.where}: {str(named)!r} is no port of this pipeline.{near}")
             elif inputs_only and "input" not in found:
                 problems.append(f"{named.where}: {str(named)!r} is an output; this is about inputs.")
         if problems:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from leapp._spec import NodeSpec, PipelineSpec, Start, StartKind
 from leapp.errors import ResetPortError, StartNameError, StartPortError
-from leapp.manifest.problems import key_text, nearest
+from leapp.manifest.problems import did_you_mean, key_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -253,9 +253,7 @@ def _not_updated_state(where: str, node: str, name: str) -> StartNameError:
 
 def _unknown_state(where: str, spec: NodeSpec, name: str, states: Sequence[str], *, is_input: bool) -> StartNameError:
     known = f"It has: {', '.join(states)}" if states else "It has none: declare one with annotate.state_tensors()"
-    near = None if is_input else nearest(name, states)
-    if near is not None:
-        known = f"Did you mean {near!r}? {known}"
+    known = ("" if is_input else did_you_mean(name, states)) + known
     return StartNameError(
         where=where, node=spec.name, name=name, advice=known,
         why="; it is an input that no output feeds back, and needs no start" if is_input else "",

@@ -204,7 +204,8 @@ def _torch_if_installed() -> Any:
 def _check_nodes(plan: Plan, option: str, nodes: Mapping[str, Any]) -> None:
     for node in nodes:
         if node not in plan.models:
-            raise UnknownNodeNameError(option=option, node=node, known=", ".join(plan.models))
+            near = did_you_mean(node, plan.models)
+            raise UnknownNodeNameError(option=option, node=node, known=", ".join(plan.models), near=near)
 
 
 def _wanted(plan: Plan, formats: str | Mapping[str, str] | None) -> dict[str, str]:

@@ -137,7 +137,7 @@ def test_lengths_are_checked_with_the_manifests_line(built):
         ('[allow]\nno-element-names = ["arm/p"]', ["p.toml:7, allow.no-element-names[0]: 'arm/p' is no port"]),
         ('[probe]\nports."arm/r" = { range = [0, 1] }', ['p.toml:7, probe.ports."arm/r": \'arm/r\' is no port']),
         ('[probe]\nports."arm/y" = { range = [0, 1] }', ["'arm/y' is an output; this is about inputs"]),
-        ('[probe]\nports."arm/yy" = { range = [0, 1] }', ["port of this pipeline. Did you mean 'arm/q'"]),
+        ('[probe]\nports."arm/yy" = { range = [0, 1] }', ["'arm/yy' is no port of this pipeline.\n"]),
         ('[allow]\nnot-varied = ["arm/y"]\nno-element-names = ["a/b"]', ["2 name(s)", "'arm/y'", "'a/b'"]),
     ],
 )  # fmt: skip
