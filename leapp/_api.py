@@ -297,6 +297,7 @@ def _build_options(policy: BuildPolicy, options: Any) -> Any:
         manifest=policy.manifest,
         only=policy.only,
         starts=policy.starts,
+        seek_copies=not policy.watch_modules,
     )
 
 

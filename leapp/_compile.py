@@ -19,6 +19,7 @@ from leapp.errors import (
     RecordingsDifferError,
     ValidationError,
 )
+from leapp.pipeline.copied import played, unseen_copies
 from leapp.pipeline.ticks import TracedTicks, rounds
 from leapp.replay import NodeReport
 from leapp.report.facts import collect
@@ -88,6 +89,8 @@ def _compiled(session: Session, options: CompileOptions) -> CompileResult:
             contract.contract_yaml(pipeline, manifests, initial_values=initial, toolchain=toolchain)
         )
         ticks = _ticks(session, nodes)
+        if options.seek_copies:
+            _warn_of_copies(session, nodes, pipeline, ticks)
         played = None
         if options.validate and options.only is None and not errors and reports:
             contract_file = staging / f"{pipeline.name}.yaml"
@@ -145,6 +148,28 @@ def _ticks(session: Session, nodes: Sequence[PreparedNode]) -> TracedTicks:
     )
     draws = frozenset(node.spec.name for node in nodes if node.draws)
     return TracedTicks(rounds(session.order, [*names]), wires, declared, draws)
+
+
+def _warn_of_copies(
+    session: Session, nodes: Sequence[PreparedNode], pipeline: PipelineSpec, ticks: TracedTicks
+) -> None:
+    """Name outer inputs that held what an output gave."""
+    entries = {
+        node.spec.name: [samples.Sample(_raw(inputs), _raw(outputs)) for inputs, outputs in node.samples]
+        for node in nodes
+    }
+    outer = {f"{node}/{port}" for node, ports in pipeline.inputs.items() for port in ports}
+    by_name = {node.spec.name: node for node in nodes}
+    for copy in unseen_copies([played(ticks.rounds, entries)], outer):
+        node, _, port = copy.input.partition("/")
+        recorded = {final: name for name, final in by_name[node].names.inputs.items()}
+        found = session.copy_warning(copy, by_name[node].trace, recorded[port])
+        if found is not None:
+            session.warn(*found)
+
+
+def _raw(ports: Mapping[str, torch.Tensor]) -> dict[str, samples.RawTensor]:
+    return {port: samples.RawTensor.of(value) for port, value in ports.items()}
 
 
 def _check_pipeline(

@@ -72,6 +72,8 @@ class CompileOptions:
     only: str | None = None
     starts: StartRules = field(default_factory=StartRules)
     """How state starts, and which nodes get a reset input."""
+    seek_copies: bool = True
+    """Look for outer inputs that hold what an output gave; a build does when its second session has run."""
 
     def tolerances(self, node: str) -> schema.Tolerances:
         """What the replayed outputs of a node may differ by."""

@@ -585,6 +585,18 @@ class WireLostWarning(LeappWarning):
     remedy = "Move that computation into a node, or call annotate.mirror_leapp_tags(source, target) when the values are equal."
 
 
+class UnseenCopyWarning(LeappWarning):
+    """An input from outside held, bit for bit, what an output gave: a copy that no wire could follow."""
+
+    what = (
+        "Node {node!r}: input {port!r} ({where}) {held} {source} at each tick but the first, and no wire leads there."
+    )
+    remedy = (
+        "Copied by code that nobody sees (tolist(), a message, a file)? Declare the output itself, or call "
+        "annotate.mirror_leapp_tags(output, copy) first. If it is measured, all is well."
+    )
+
+
 class WireMeaningWarning(LeappWarning):
     """The two ends of a wire say different things of the one value that it carries."""
 

@@ -15,7 +15,7 @@ import leapp
 from leapp import annotate, cli
 from leapp.build.replay import replay_bundle
 from leapp.bundle.samples import write_tensors
-from leapp.errors import ValidationError, ValidationWarning
+from leapp.errors import UnseenCopyWarning, ValidationError, ValidationWarning
 
 WEIGHT = torch.linspace(-0.9, 0.9, 9).reshape(3, 3)
 
@@ -39,6 +39,18 @@ def session(tmp_path):
 
 def played(folder):
     return json.loads((folder / "evidence" / "checks.json").read_bytes())["pipeline"]
+
+
+def test_feedback_copied_out_of_sight_is_told_with_its_line(session):
+    def program(rng):
+        last = torch.zeros(2)
+        for _ in range(3):
+            x, last = annotate.input_tensors("n", {"x": torch.randn(2, generator=rng), "last": last})
+            y = annotate.output_tensors("n", {"y": torch.tanh(x + last / 2)}, export_with="torchscript")
+            last = torch.tensor(y.tolist())
+
+    with pytest.warns(UnseenCopyWarning, match=r"input 'last' \(\S+_pipeline.py:\d+\) held, bit for bit, n/y at each"):
+        session(program)
 
 
 def seen(x, export_with="jit"):

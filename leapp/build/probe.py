@@ -20,13 +20,15 @@ import torch
 from leapp._canonical import readable_json
 from leapp._spec import ExportFormat, NodeSpec, Start
 from leapp.bundle.read import Bundle, load
-from leapp.bundle.samples import RawTensor, read_samples, read_tensors, write_tensors
+from leapp.bundle.samples import RawTensor, Sample, read_samples, read_tensors, write_tensors
 from leapp.compare import compare
 from leapp.export._backend import backend_for
 from leapp.graph.dump import graph_json
 from leapp.graph.passes.reset_port import reset_port
 from leapp.manifest.model import Choices, FromFile, PortHint, Range, Structure
+from leapp.pipeline.copied import played, unseen_copies
 from leapp.pipeline.start import Shown, StartRules, recorded_starts, seen
+from leapp.pipeline.ticks import TracedTicks, rounds
 from leapp.pipeline.wiring import PortNames, renamed
 from leapp.replay import DRAWS, FormatReport, NodeReport, as_array, replay, sample_labels
 from leapp.report.checks import node_json
@@ -297,6 +299,8 @@ class ProbeReport:
     unseeded: tuple[str, ...] = ()
     starts: tuple[Shown, ...] = ()
     """What inputs that are fed back held at first; all runs together tell how they start."""
+    copied: tuple[str, ...] = ()
+    """A text for each outer input that held what an output gave, in both sessions."""
 
     @property
     def ok(self) -> bool:
@@ -327,6 +331,7 @@ class ProbeReport:
             "perturbed": list(self.perturbed),
             "unseeded_weights": list(self.unseeded),
             "starts": [each.as_json() for each in self.starts],
+            "copied": list(self.copied),
         }
 
 
@@ -359,6 +364,7 @@ def judge(session: Session, variation: SecondSession, *, allowed_not_varied: Seq
         tuple(variation.perturbed),
         tuple(variation.unseeded),
         tuple(_starts(variation, recorded)),
+        tuple(_copied(session, variation, recorded)),
     )
 
 
@@ -437,6 +443,38 @@ def _starts(variation: SecondSession, recorded: Mapping[str, NodeTrace]) -> Iter
             _distance(first[port], second[port].torch()),
             declared=port in said or names[port] in said,
         )
+
+
+def _copied(session: Session, variation: SecondSession, recorded: Mapping[str, NodeTrace]) -> Iterator[str]:
+    """What outer inputs hold that are copies of outputs: on the data of both sessions."""
+    bundle = variation.bundle
+    first: dict[str, list[Sample]] = {}
+    second: dict[str, list[Sample]] = {}
+    names: dict[str, dict[str, str]] = {}
+    for name, trace in recorded.items():
+        path = bundle.folder / "evidence" / "samples" / f"{name}.safetensors"
+        if name not in bundle.nodes or not path.exists():
+            return  # it is reported as moved
+        first[name] = list(read_samples(path))
+        ends = [each.name for each in bundle.node(name).outputs]
+        kept = [entry.sample for entry in trace.recordings if entry.sample is not None]
+        names[name] = {variation.final_name(name, port): port for port in kept[0].inputs}
+        second[name] = [
+            Sample(
+                {variation.final_name(name, port): RawTensor.of(value) for port, value in sample.inputs.items()},
+                {_final(port, ends, "_out"): RawTensor.of(value) for port, value in sample.outputs.items()},
+            )
+            for sample in kept
+        ]
+    ticks = bundle.folder / "evidence" / "ticks.json"
+    before = TracedTicks.from_json(json.loads(ticks.read_bytes()), str(ticks)).rounds
+    now = rounds(session.order, [*recorded])
+    outer = {f"{node}/{port}" for node, ports in bundle.contract["pipeline"]["inputs"].items() for port in ports}
+    for copy in unseen_copies([played(before, first), played(now, second)], outer):
+        node, _, port = copy.input.partition("/")
+        found = session.copy_warning(copy, recorded[node], names[node][port])
+        if found is not None:
+            yield str(found[0])
 
 
 def _differences(

@@ -458,6 +458,9 @@ def _probe(context: _Context, traced: _Traced) -> _Probed:
         report, lines = _second_session(context, traced, run)
         reports.append(report)
         problems += [line for line in lines if line not in problems]
+    copied = [text for text in _rows(reports[0], "copied") if all(text in _rows(each, "copied") for each in reports)]
+    if plan.strict:
+        problems += map(str, copied)
     starts, unsettled = settled([[Shown.of(each) for each in _rows(report, "starts")] for report in reports])
     if problems or unsettled:
         kind = _frozen_kind(problems, unsettled, reports)
@@ -470,6 +473,7 @@ def _probe(context: _Context, traced: _Traced) -> _Probed:
         )
     unseeded = sorted({str(kind) for report in reports for kind in _rows(report, "unseeded_weights")})
     notes = [f"Weights of {', '.join(unseeded)} follow the seed of the session."] if unseeded else []
+    notes += [" ".join(str(text).splitlines()) for text in copied]
     return _Probed(reports, tuple(notes), other_starts(read.load(traced.folder).contract, starts))
 
 

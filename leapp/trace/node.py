@@ -82,6 +82,10 @@ class NodeTrace:
         notes = self.recordings[0].session.escapes.notes
         return not any(note.kind == "random" and note.node == self.name for note in notes)
 
+    def place_of(self, port: str) -> Place:
+        """The user's line that declares an input, by its recorded name."""
+        return self.recordings[0].place_of(port)
+
     def check_interface(self) -> None:
         """Raise SampleMismatchError when the last entry has another interface than the first."""
         last = self.recordings[-1].graph

@@ -227,6 +227,11 @@ class Recording:
         """Whether anything was declared yet."""
         return bool(self._inputs)
 
+    def place_of(self, port: str) -> Place:
+        """The user's line that declared an input."""
+        item = self._inputs.get(port)
+        return item.place if item is not None else self.place
+
     def watch_module(self, model: torch.nn.Module, names: Sequence[str] | None, place: Place) -> None:
         """Trace the registered buffers of a module; when the node closes, those that changed are state."""
         buffers = registered(self.name, model, names, self.where(place))

@@ -27,7 +27,9 @@ from leapp.errors import (
     StateNotUpdatedWarning,
     StateOutsideNodeError,
     UnfinishedEntryWarning,
+    UnseenCopyWarning,
     UnusedInputWarning,
+    WireLostWarning,
     WrongThreadError,
 )
 from leapp.trace import crossings, made
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
 
     from leapp._patch import FunctionPatch
     from leapp._spec import BroughtModel
+    from leapp.pipeline.copied import Copy
     from leapp.trace.variation import Variation
 
 _COMPACT_AT = 4096
@@ -546,6 +549,19 @@ class Session:
                 return {}
             with no_hooks():
                 return node.current.register_buffers(leaves, place)
+
+    def copy_warning(self, copy: Copy, node: NodeTrace, port: str) -> tuple[UnseenCopyWarning, Place] | None:
+        """What is said of an outer input that held an output, and the line that declares it.
+
+        ``port``: its recorded name. None where the lost wire was told of already.
+        """
+        told = (each.facts for each in self.warnings if isinstance(each, WireLostWarning))
+        if any((facts["node"], facts["port"]) == (node.name, port) for facts in told):
+            return None
+        place = node.place_of(port)
+        held = "held, bit for bit, in part what is in" if copy.part else "held, bit for bit,"
+        where = self._where(place)
+        return UnseenCopyWarning(node=node.name, port=port, where=where, held=held, source=copy.output), place
 
     # --- end ------------------------------------------------------------------------------------------------------
 

@@ -59,6 +59,16 @@ def from_file():
 
 def meant():
     node(lambda x: x * annotate.constant(float(x.max()) + 1.0), torch.zeros(3))
+
+
+def copied():
+    """The action comes back as numbers. The robot has a clock, which the node happens to foretell."""
+    last, beat = torch.zeros(3), torch.tensor([0.3])
+    for tick in range(3):
+        x, last, t = annotate.input_tensors("n", {"x": torch.randn(3), "last": last, "t": beat * 2**tick})
+        y = torch.tanh(x - last / 2) * torch.cos(t)
+        annotate.output_tensors("n", {"y": y, "next": t * 2})
+        last = torch.tensor(y.tolist())
 '''
 
 
@@ -82,7 +92,7 @@ def results(tmp_path_factory):
     (folder / "limiter.toml").write_text(page["limiter.toml"])
     manifests = {
         "random": "random", "random-allowed": "random", "state": "state", "episode": "episode", "meant": "meant",
-        "escape-allowed": "episode", "from-file": "from_file",
+        "escape-allowed": "episode", "from-file": "from_file", "copied": "copied",
     }  # fmt: skip
     extra = {
         "escape-allowed": '[probe]\nargs = { number = 1 }\n[allow]\nescapes = ["entries:episode.<locals>.<lambda>"]\n',
@@ -132,6 +142,16 @@ def test_data_in_files_move_with_their_files(results):
     said = str(by_name["from-file"].error)
     assert "the argument 3.0 -> 7.0 of torch.div" in said
     assert (root / "readings.txt").read_text() == "1 2 3"
+
+
+def test_feedback_that_was_copied_out_of_sight_is_noted_when_both_runs_show_it(results):
+    root, by_name = results
+    assert by_name["copied"].error is None
+    (note,) = (each for each in by_name["copied"].notes if "bit for bit" in each)
+    assert note.startswith("Node 'n': input 'last' (entries.py:53) held, bit for bit, n/y at each tick but the first")
+    assert "annotate.mirror_leapp_tags(" in note
+    (run,) = json.loads((root / "dist/copied/1.0.0/evidence/probe.json").read_text())["runs"]
+    assert len(run["copied"]) == 1
 
 
 def test_peak_memory_is_reported(results):
