@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from leapp._spec import JSON
+    from leapp.build.plan import PipelinePlan
     from leapp.manifest.model import Entry, Manifest, Pipeline
 
 REQUEST_FILE = "request.pickle"
@@ -176,6 +177,25 @@ def pickled_error(error: LeappError) -> str:
         return base64.b64encode(pickle.dumps(error)).decode()
     except Exception:  # noqa: BLE001  # facts may hold anything; the message travels as text anyway
         return ""
+
+
+def exit_code_of(error: LeappError | None) -> int:
+    """What a command exits with on account of a thing that went wrong so; 0 where nothing did."""
+    return 0 if error is None else error.exit_code
+
+
+def head_json(error: LeappError | None, details: str = "", *, plan: PipelinePlan | None = None) -> dict[str, JSON]:
+    """What the records for machines have in common: how a thing went, and of a pipeline which one it is."""
+    which: dict[str, JSON] = {}
+    if plan is not None:
+        which = {
+            "manifest": plan.manifest.shown,
+            "root": str(plan.manifest.root),
+            "name": plan.name,
+            "version": plan.version,
+        }
+    code = exit_code_of(error)
+    return {"schema": 1, **which, "ok": error is None, "exit_code": code, "error": error_json(error, details)}
 
 
 def error_json(error: LeappError | None, details: str = "") -> JSON:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from leapp.build._messages import error_json
+from leapp.build._messages import exit_code_of, head_json
 from leapp.build.plan import make_plan
 from leapp.build.reads import Reads
 from leapp.build.reproduce import chosen, not_reproducible, reproduce
@@ -49,21 +49,14 @@ class Rebuilt:
     @property
     def exit_code(self) -> int:
         """What the command exits with on account of this pipeline."""
-        return 0 if self.error is None else self.error.exit_code
+        return exit_code_of(self.error)
 
     def as_json(self) -> dict[str, JSON]:
         """One record for machines."""
         return {
-            "schema": 1,
-            "manifest": self.plan.manifest.shown,
-            "root": str(self.plan.manifest.root),
+            **head_json(self.error, self.details, plan=self.plan),
             "bundle": None if self.bundle is None else str(self.bundle),
-            "name": self.plan.name,
-            "version": self.plan.version,
-            "ok": self.error is None,
-            "exit_code": self.exit_code,
             "reproduction": None if self.record is None else self.record.as_json(),
-            "error": error_json(self.error, self.details),
         }
 
 

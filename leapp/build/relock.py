@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from leapp import lock
 from leapp._canonical import sha256_file
-from leapp.build._messages import error_json
+from leapp.build._messages import exit_code_of, head_json
 from leapp.build.locked import lock_of, not_met, remove_refused, shown_lock, why
 from leapp.build.plan import BuildPlan
 from leapp.build.run import build
@@ -69,24 +69,18 @@ class Locked:
     @property
     def exit_code(self) -> int:
         """What the command exits with on account of this manifest."""
-        return 0 if self.error is None else self.error.exit_code
+        return exit_code_of(self.error)
 
     def as_json(self) -> dict[str, JSON]:
         """One record for machines."""
         return {
-            "schema": 1,
-            "manifest": self.plan.manifest.shown,
+            **head_json(self.error, "" if self.result is None else self.result.details, plan=self.plan),
             "lock": str(self.file),
-            "name": self.plan.name,
-            "version": self.plan.version,
             "platform": self.platform or None,
             "state": self.state.value,
             "digest": self.digest or None,
             "differences": list(self.differences),
             "built": self.built or None,
-            "ok": self.error is None,
-            "exit_code": self.exit_code,
-            "error": error_json(self.error, "" if self.result is None else self.result.details),
         }
 
 

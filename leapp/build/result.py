@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from leapp.build._messages import error_json
+from leapp.build._messages import exit_code_of, head_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -92,18 +92,12 @@ class PipelineResult:
     @property
     def exit_code(self) -> int:
         """What the command exits with on account of this pipeline."""
-        return 0 if self.error is None else self.error.exit_code
+        return exit_code_of(self.error)
 
     def as_json(self) -> dict[str, JSON]:
         """One record for machines."""
         return {
-            "schema": 1,
-            "manifest": self.plan.manifest.shown,
-            "root": str(self.plan.manifest.root),
-            "name": self.plan.name,
-            "version": self.plan.version,
-            "ok": self.error is None,
-            "exit_code": self.exit_code,
+            **head_json(self.error, self.details, plan=self.plan),
             "published": self.published,
             "bundle": None if self.bundle is None else str(self.bundle),
             "digest": self.digest or None,
@@ -116,7 +110,6 @@ class PipelineResult:
             "reproduction": None if self.reproduction is None else self.reproduction.as_json(),
             "lock": None if self.lock is None else self.lock.as_json(),
             "cache": None if self.cache is None else self.cache.as_json(),
-            "error": error_json(self.error, self.details),
             "log": None if self.log is None else str(self.log),
             "variables": dict(self.plan.variables),
             "wall_s": round(self.wall_s, 3),

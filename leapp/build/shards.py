@@ -9,7 +9,7 @@ import statistics
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from leapp.build._messages import error_json
+from leapp.build._messages import exit_code_of, head_json
 from leapp.build.cache import Cache, default_root
 from leapp.bundle import read, write
 from leapp.errors import (
@@ -222,18 +222,18 @@ class Merged:
     @property
     def exit_code(self) -> int:
         """What the command exits with on account of this pipeline."""
-        return 0 if self.error is None else self.error.exit_code
+        return exit_code_of(self.error)
 
     def as_json(self) -> dict[str, JSON]:
         """One record for machines."""
         return {
+            **head_json(self.error),
             "name": self.name,
             "version": self.version,
             "bundle": None if self.bundle is None else str(self.bundle),
             "digest": self.digest or None,
             "sources": [str(each) for each in self.sources],
             "already": self.already,
-            "error": error_json(self.error),
         }
 
 
