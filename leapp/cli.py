@@ -376,13 +376,13 @@ def _add_manifests(parser: argparse.ArgumentParser) -> None:
 
 def _add_shard(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--shard", metavar="I/N", type=shard, help="this part alone; parts cost about the same, and none is left out"
+        "--shard", metavar="I/N", type=shard, help="this part alone, as 2/4: all parts together are all pipelines"
     )
     parser.add_argument(
         "--costs",
         metavar="FILE",
         type=Path,
-        help="what `leapp plan --json` printed: shards are weighed by it (default: by the bundles in --out)",
+        help="weigh shards by this file of `leapp plan --json`, the same on all machines (default: all weigh the same)",
     )
 
 
@@ -558,17 +558,21 @@ def _plan(arguments: argparse.Namespace) -> int:
         printer.table(("Pipeline", "Version", "Manifest", "Formats", "Key", "Last build"), rows, numbers=(5,))
         if not rows:
             printer.line(f"Shard {arguments.shard} has nothing to build: there are fewer pipelines than shards.")
+        elif arguments.shard is not None and arguments.costs is None:
+            printer.line("Shards have as many pipelines each; `leapp plan --json > plan.jsonl`, given to every machine")
+            printer.line("as --costs plan.jsonl, weighs them by their last build.")
     return EXIT_OK
 
 
-def _sharded(plan: BuildPlan, arguments: argparse.Namespace) -> tuple[BuildPlan, Costs]:
-    """The part of a plan that was asked for, and what is known of its costs."""
-    from leapp.build.shards import known_costs, part_of, read_costs
+def _sharded(plan: BuildPlan, arguments: argparse.Namespace) -> tuple[BuildPlan, Costs | None]:
+    """The part of a plan that was asked for, and the costs that were given; None where none were."""
+    if arguments.shard is None and arguments.costs is None:
+        return plan, None
+    from leapp.build.shards import part_of, read_costs
 
-    if arguments.shard is None and arguments.costs is None and arguments.command != "plan":
-        return plan, {}
-    costs = known_costs(plan) if arguments.costs is None else read_costs(arguments.costs)
-    return (plan if arguments.shard is None else part_of(plan, arguments.shard, costs)), costs
+    costs = None if arguments.costs is None else read_costs(arguments.costs, plan)
+    # What this machine knows of former builds has no say: another one would divide otherwise, and leave a gap.
+    return (plan if arguments.shard is None else part_of(plan, arguments.shard, costs or {})), costs
 
 
 def _lock(arguments: argparse.Namespace) -> int:

@@ -987,7 +987,7 @@ class CostsError(LeappError, ValueError):
 
     exit_code = 2
     what = "{file}: {why}."
-    remedy = "`leapp plan --json > plan.jsonl` writes such a file; leave out --costs to weigh by the bundles in --out."
+    remedy = "`leapp plan --json > plan.jsonl` writes such a file; without --costs all pipelines weigh the same."
 
 
 class NothingToMergeError(LeappError, FileNotFoundError):

@@ -71,14 +71,16 @@ class Planned:
         }
 
 
-def planned(plan: BuildPlan, costs: Costs) -> tuple[Planned, ...]:
+def planned(plan: BuildPlan, costs: Costs | None = None) -> tuple[Planned, ...]:
     """What would be built, in the plan's order; nothing is run.
 
     Args:
         plan: as ``make_plan`` gives it, or a shard of it.
-        costs: as ``known_costs`` or ``read_costs`` give them.
+        costs: as ``read_costs`` gives them; None: what this machine knows of each pipeline's last build.
     """
     cache = Cache(default_root(os.environ))  # one for all: it digests the tools once
+    if costs is None:
+        costs = known_costs(plan, cache)
     return tuple(Planned(each, key_of(each, cache), costs.get((each.name, each.version))) for each in plan.pipelines)
 
 
@@ -93,11 +95,17 @@ def key_of(plan: PipelinePlan, cache: Cache) -> str | None:
         return None
 
 
-def known_costs(plan: BuildPlan) -> Costs:
-    """Seconds that the bundles in the plan's output folder took, from their evidence; some may be missing."""
+def known_costs(plan: BuildPlan, cache: Cache) -> Costs:
+    """What this machine knows of the pipelines of a plan; some may be missing.
+
+    The bundle in the plan's output folder says it in its evidence; where there is none, the cache knows of the last
+    build, of any version and kept or not. Shards are not divided by it: another machine knows something else.
+    """
     found: Costs = {}
     for each in plan.pipelines:
         cost_s = _cost_of(each.target)
+        if cost_s is None and (last := cache.last(each)) is not None:
+            cost_s = _seconds(last.wall_s)
         if cost_s is not None:
             found[each.name, each.version] = cost_s
     return found
@@ -118,8 +126,10 @@ def _seconds(value: object) -> float | None:
     return float(value) if number and 0 <= value < float("inf") else None  # type: ignore[arg-type,operator]
 
 
-def read_costs(path: Path) -> Costs:
-    """Costs out of what ``leapp plan --json`` printed.
+def read_costs(path: Path, plan: BuildPlan) -> Costs:
+    """Costs of the pipelines of a plan, out of what ``leapp plan --json`` printed; some may be missing.
+
+    A pipeline of a version that the file does not know costs what the last one of its name in the file does.
 
     Raises:
         CostsError: the file cannot be read, or a line is no such record.
@@ -142,7 +152,9 @@ def read_costs(path: Path) -> Costs:
             if cost_s is None:
                 raise CostsError(file=f"{path}:{number}", why=f"cost_s is {cost!r}, not seconds")
             found[str(name), str(version)] = cost_s
-    return found
+    by_name = {name: cost_s for (name, _), cost_s in found.items()}
+    keys = [(each.name, each.version) for each in plan.pipelines]
+    return {key: found.get(key, by_name[key[0]]) for key in keys if key[0] in by_name}
 
 
 # --- shards --------------------------------------------------------------------------------------------------------
@@ -176,7 +188,8 @@ def part_of(plan: BuildPlan, shard: Shard, costs: Costs) -> BuildPlan:
     """The pipelines that one shard builds, in the plan's order.
 
     Depends on the set of pipelines and their costs alone, so that machines which never speak to each other divide the
-    work without a gap, as long as they plan the same manifests with the same costs.
+    work without a gap, as long as they plan the same manifests with the same costs. The costs must therefore be those
+    of ``read_costs``, or none: never those that one machine alone knows.
     """
     keys = [(each.name, each.version) for each in plan.pipelines]
     mine = set(divide(keys, shard.of, costs)[shard.number - 1])

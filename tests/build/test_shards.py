@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from build_projects import Project
@@ -12,9 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leapp import cli
+from leapp.build.cache import Cache, default_root
+from leapp.build.plan import make_plan
 from leapp.build.shards import Shard, divide, merge, read_costs
 from leapp.bundle import read, write
 from leapp.errors import BundlesDifferError, CostsError, MergedBundleError, NothingToMergeError, ShardMissingError
+from leapp.manifest.load import load_one
 
 KEYS = st.lists(st.tuples(st.sampled_from("abcdefghij"), st.sampled_from(["1.0.0", "2.0.0"])), unique=True)
 SECONDS = st.floats(0, 1e6, allow_nan=False)
@@ -53,7 +59,8 @@ def test_costs_that_are_none_are_named_with_their_line(tmp_path):
     file = tmp_path / "plan.jsonl"
     good = '{"name": "a", "version": "1", "cost_s": 2.5}\n{"name": "b", "version": "1", "cost_s": null}\n\n'
     file.write_text(good)
-    assert read_costs(file) == {("a", "1"): 2.5}
+    plan = plan_of(("a", "1"), ("b", "1"))
+    assert read_costs(file, plan) == {("a", "1"): 2.5}
     for bad in (
         "[]",
         "{}",
@@ -63,9 +70,24 @@ def test_costs_that_are_none_are_named_with_their_line(tmp_path):
     ):
         file.write_text(good + bad)
         with pytest.raises(CostsError, match=r"plan\.jsonl:4"):
-            read_costs(file)
+            read_costs(file, plan)
     with pytest.raises(CostsError, match="missing"):
-        read_costs(tmp_path / "missing")
+        read_costs(tmp_path / "missing", plan)
+
+
+def test_another_version_costs_what_the_last_one_in_the_file_does(tmp_path):
+    file = tmp_path / "plan.jsonl"
+    lines = [
+        {"name": "a", "version": version, "cost_s": cost_s} for version, cost_s in (("1", 2), ("2", 3), ("3", None))
+    ]
+    file.write_text("\n".join(map(json.dumps, lines)))
+    plan = plan_of(("a", "1"), ("a", "4"), ("b", "1"))
+    assert read_costs(file, plan) == {("a", "1"): 2.0, ("a", "4"): 3.0}
+
+
+def plan_of(*keys):
+    """What of a plan matters here."""
+    return SimpleNamespace(pipelines=[SimpleNamespace(name=name, version=version) for name, version in keys])
 
 
 # --- the commands ----------------------------------------------------------------------------------------------------
@@ -125,6 +147,48 @@ def test_shards_build_one_each_and_merge_to_all(here, capsys):
     assert "fewer pipelines than shards" in capsys.readouterr().out
     assert cli.main(["plan", "--out", "nothing"]) == 0
     assert "manifests/two.toml" in capsys.readouterr().out
+
+
+def test_costs_come_of_the_bundles_in_out_then_of_the_cache_then_of_nowhere(here, capsys, monkeypatch):
+    evidence = here / "d1/one/1.0.0/evidence/session.json"
+    evidence.write_text(json.dumps({**json.loads(evidence.read_text()), "wall_s": 1234.5}))
+    one, two = records(capsys, "plan", "--out", "d1")[1]
+    assert one["cost_s"] == 1234.5
+    last = Cache(default_root(os.environ)).last(make_plan_of("two"))
+    assert two["cost_s"] == last.wall_s > 0
+    # The last build of any version is better than nothing.
+    assert records(capsys, "plan", "--out", "d2", "--version", "9.0.0")[1][1]["cost_s"] == last.wall_s
+    monkeypatch.setenv("LEAPP_CACHE", str(here / "none"))
+    assert [each["cost_s"] for each in records(capsys, "plan", "--out", "d1")[1]] == [1234.5, None]
+
+
+def test_machines_that_know_other_costs_divide_alike(here, capsys, monkeypatch):
+    shutil.copy(here / "manifests/two.toml", here / "manifests/three.toml")
+    text = (here / "manifests/three.toml").read_text().replace('"two"', '"three"')
+    (here / "manifests/three.toml").write_text(text)
+    evidence = here / "d1/one/1.0.0/evidence/session.json"
+    evidence.write_text(json.dumps({**json.loads(evidence.read_text()), "wall_s": 1234.5}))
+
+    def shards(*options):
+        return [[each["name"] for each in records(capsys, "plan", "--shard", f"{at}/2", *options)[1]] for at in (1, 2)]
+
+    experienced = shards("--out", "d1")
+    assert cli.main(["plan", "--out", "d1", "--json"]) == 0
+    (here / "plan.jsonl").write_text(capsys.readouterr().out)
+    told = shards("--out", "d1", "--costs", "plan.jsonl")
+    monkeypatch.setenv("LEAPP_CACHE", str(here / "none"))
+    assert shards("--out", "nothing") == experienced == [["one", "two"], ["three"]]
+    assert shards("--out", "nothing", "--costs", "plan.jsonl") == told == [["one"], ["three", "two"]]
+    assert cli.main(["plan", "--shard", "1/2", "--out", "d1"]) == 0
+    out = capsys.readouterr().out
+    assert "1234.5 s" in out  # shown all the same
+    assert "--costs plan.jsonl" in out
+    assert cli.main(["plan", "--shard", "1/2", "--costs", "plan.jsonl"]) == 0
+    assert "--costs" not in capsys.readouterr().out
+
+
+def make_plan_of(name):
+    return make_plan([load_one(Path(f"manifests/{name}.toml"))], out=Path("d1"), environment=os.environ).pipelines[0]
 
 
 def test_a_pipeline_that_no_shard_built_is_named_and_the_rest_is_gathered(here, capsys):
