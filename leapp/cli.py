@@ -36,12 +36,14 @@ if TYPE_CHECKING:
     from leapp._spec import JSON
     from leapp.build.cache import Cache
     from leapp.build.locked import Checked
+    from leapp.build.merge import Merged
     from leapp.build.plan import BuildPlan
     from leapp.build.result import PipelineResult
     from leapp.build.shards import Costs, Shard
     from leapp.errors import LockNotMetError
     from leapp.manifest.model import Manifest
     from leapp.report.facts import Facts
+    from leapp.report.text import Cell
 
 EXIT_OK: Final = 0
 EXIT_CHECK_FAILED: Final = 1
@@ -503,14 +505,15 @@ def _build(arguments: argparse.Namespace) -> int:
 
 
 def _merge(arguments: argparse.Namespace) -> int:
-    from leapp.build.shards import merge
-    from leapp.report.text import Cell, Printer
+    from leapp.build.merge import merge
+    from leapp.build.plan import make_plan
+    from leapp.report.text import Printer
 
     # A machine that only gathers needs no manifests; where they are, nothing may be missing.
     usual = arguments.manifests == [Path(DEFAULT_MANIFESTS)] and not os.path.lexists(DEFAULT_MANIFESTS)
     manifests = [] if usual else _manifests(arguments, version=arguments.as_version)
-    wanted = [(each.pipeline.name, each.pipeline.version) for each in manifests]
-    merged = merge(arguments.merge, arguments.out, wanted)
+    plan = make_plan(manifests, out=arguments.out, environment=os.environ) if manifests else None
+    merged = merge(arguments.merge, arguments.out, plan)
     for each in merged:
         _tell(arguments, each.as_json(), each.exit_code)
     if arguments.json:
@@ -521,7 +524,7 @@ def _merge(arguments: argparse.Namespace) -> int:
             each.version,
             str(each.bundle or "-"),
             each.digest[:12] or "-",
-            Cell("missing", "bad") if each.error else Cell("as it was" if each.already else "gathered", "good"),
+            _merged_cell(each),
         )
         for each in merged
     ]
@@ -529,7 +532,18 @@ def _merge(arguments: argparse.Namespace) -> int:
     for each in merged:
         if each.error is not None:
             _say(str(each.error), "bad")
+        elif each.lock is not None and each.lock.note:
+            _say(f"note: {each.lock.note}", "warn")
     return max((each.exit_code for each in merged), default=EXIT_OK)
+
+
+def _merged_cell(merged: Merged) -> Cell:
+    from leapp.errors import ShardMissingError
+    from leapp.report.text import Cell
+
+    if merged.error is not None:
+        return Cell("missing" if isinstance(merged.error, ShardMissingError) else "refused", "bad")
+    return Cell("as it was" if merged.already else "gathered", "good")
 
 
 def _plan(arguments: argparse.Namespace) -> int:

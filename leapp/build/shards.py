@@ -1,28 +1,18 @@
-"""Plans for several machines: what each pipeline costs, which shard builds it, and bundles gathered in one folder."""
+"""Plans for several machines: what each pipeline costs, and which shard builds it."""
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 import statistics
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from leapp.build._messages import exit_code_of, head_json
 from leapp.build.cache import Cache, default_root
-from leapp.bundle import read, write
-from leapp.errors import (
-    BundlesDifferError,
-    CostsError,
-    LeappError,
-    MergedBundleError,
-    NothingToMergeError,
-    ShardMissingError,
-)
+from leapp.errors import CostsError, LeappError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable
     from pathlib import Path
 
     from leapp._spec import JSON
@@ -212,127 +202,3 @@ def divide(keys: Iterable[tuple[str, str]], count: int, costs: Costs) -> tuple[t
         loads[at] = (load + costs.get(key, usual), number + 1, at)
         shards[at].append(key)
     return tuple(map(tuple, shards))
-
-
-# --- merging -------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Merged:
-    """What became of one pipeline of several output folders."""
-
-    name: str
-    version: str
-    bundle: Path | None
-    """Where it lies now; None: it was not gathered."""
-    sources: tuple[Path, ...] = ()
-    """Bundles that hold it, in the order of the folders; the first one was taken."""
-    digest: str = ""
-    already: bool = False
-    """The very bundle lay there before."""
-    error: LeappError | None = None
-
-    @property
-    def exit_code(self) -> int:
-        """What the command exits with on account of this pipeline."""
-        return exit_code_of(self.error)
-
-    def as_json(self) -> dict[str, JSON]:
-        """One record for machines."""
-        return {
-            **head_json(self.error),
-            "name": self.name,
-            "version": self.version,
-            "bundle": None if self.bundle is None else str(self.bundle),
-            "digest": self.digest or None,
-            "sources": [str(each) for each in self.sources],
-            "already": self.already,
-        }
-
-
-def merge(folders: Sequence[Path], out: Path, wanted: Iterable[tuple[str, str]] = ()) -> tuple[Merged, ...]:
-    """Gather the bundles of several output folders in one; all are verified before the first one is published.
-
-    Bundles that other builds left in ``out`` are replaced, as a build would. The same bundle in two folders is fine.
-
-    Args:
-        folders: as ``leapp build --out`` filled them.
-        out: takes ``<name>/<version>/``; may be one of the folders.
-        wanted: name and version of pipelines that have to be there.
-
-    Returns:
-        One result per pipeline, sorted; for a pipeline that nobody built, one with an error.
-
-    Raises:
-        NothingToMergeError: a folder is not there, or no folder has a bundle.
-        MergedBundleError: a bundle is damaged or marked as failed.
-        BundlesDifferError: two folders hold one name and version with different content.
-    """
-    found: dict[tuple[str, str], list[tuple[Path, str]]] = {}
-    for folder in folders:
-        if not folder.is_dir():
-            raise NothingToMergeError(folder=folder, why="it is no folder")
-        for path in _bundles(folder):
-            report = read.verify(path)
-            if not report.ok or report.status != "ok":
-                why = "; ".join(str(problem) for problem in report.problems) or f"it is marked as {report.status}"
-                raise MergedBundleError(bundle=path, why=why)
-            found.setdefault((report.name, report.version), []).append((path, report.digest))
-    wanted = [*wanted]
-    if not found and not wanted:
-        raise NothingToMergeError(folder=", ".join(map(str, folders)), why="there is no bundle in it")
-    for (name, version), bundles in found.items():
-        first, digest = bundles[0]
-        for other, other_digest in bundles[1:]:
-            if other_digest != digest:
-                raise BundlesDifferError(
-                    name=name,
-                    version=version,
-                    first=first,
-                    first_digest=digest,
-                    second=other,
-                    second_digest=other_digest,
-                )
-    merged = [_gather(name, version, bundles, out) for (name, version), bundles in found.items()]
-    shown = ", ".join(map(str, folders))
-    merged += [
-        Merged(name, version, None, error=ShardMissingError(name=name, version=version, folders=shown))
-        for name, version in dict.fromkeys(wanted)
-        if (name, version) not in found
-    ]
-    return tuple(sorted(merged, key=lambda each: (each.name, each.version)))
-
-
-def _bundles(folder: Path) -> Iterator[Path]:
-    """``<name>/<version>/`` with a bundle in it; names that begin with a dot are logs and leftovers of ours."""
-    for name in sorted(folder.iterdir()):
-        if name.is_dir() and not name.name.startswith("."):
-            versions = (each for each in sorted(name.iterdir()) if not each.name.startswith("."))
-            yield from (each for each in versions if read.is_bundle(each))
-
-
-def _gather(name: str, version: str, bundles: Sequence[tuple[Path, str]], out: Path) -> Merged:
-    (source, digest), target = bundles[0], out / name / version
-    done = Merged(name, version, target, tuple(path for path, _ in bundles), digest)
-    if any(path.resolve() == target.resolve() for path, _ in bundles):
-        return replace(done, already=True)
-    if read.is_bundle(target) and _sound(target, digest):
-        return replace(done, already=True)
-    write.ensure_replaceable(target)
-    with write.scratch_beside(target) as scratch:
-        copy = scratch / "bundle"
-        shutil.copytree(source, copy, symlinks=True)
-        # What was copied is what counts, not what was there a moment ago.
-        report = read.verify(copy)
-        if not report.ok or report.digest != digest:
-            raise MergedBundleError(bundle=source, why="it changed while it was copied")
-        write.publish(copy, target)
-    return done
-
-
-def _sound(target: Path, digest: str) -> bool:
-    try:
-        report = read.verify(target)
-    except LeappError:
-        return False
-    return report.ok and report.digest == digest

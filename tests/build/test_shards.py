@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import re
@@ -14,10 +15,11 @@ from build_projects import Project
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leapp import cli
+from leapp import cli, lock
 from leapp.build.cache import Cache, default_root
+from leapp.build.merge import merge
 from leapp.build.plan import make_plan
-from leapp.build.shards import Shard, divide, merge, read_costs
+from leapp.build.shards import Shard, divide, read_costs
 from leapp.bundle import read, write
 from leapp.errors import BundlesDifferError, CostsError, MergedBundleError, NothingToMergeError, ShardMissingError
 from leapp.manifest.load import load_one
@@ -214,6 +216,54 @@ def test_the_same_bundle_twice_is_fine_and_another_one_names_both(here):
     assert str(here / "d1" / "one" / "1.0.0") in str(error.value)
     assert str(other) in str(error.value)
     assert not (here / "fresh").exists()
+
+
+def write_lock(here, name, **changes):
+    bundle = read.load(next(here.glob(f"d?/{name}/1.0.0")))
+    section = dataclasses.replace(lock.section_of(bundle), **changes)
+    lock.write(here / f"manifests/{name}.lock", lock.Lock(name, {section.platform: section}))
+
+
+def test_a_gathered_bundle_is_held_against_its_lock(here, capsys):
+    write_lock(here, "one", bundle="1" * 64)
+    write_lock(here, "two")
+    code, (one, two) = records(capsys, "build", "--merge", "d1", "d2", "--out", "all")
+    assert (code, one["error"]["class"], one["bundle"]) == (1, "LockNotMetError", None)
+    assert (two["ok"], two["lock"]["standing"]) == (True, "met")
+    assert not (here / "all/one").exists()
+    refused = Path("all/.refused/one/1.0.0")
+    assert str(refused) in one["error"]["message"]
+    assert read.load(refused).digest == one["digest"]
+    assert cli.main(["build", "--merge", "d1", "d2", "--out", "all"]) == 1
+    captured = capsys.readouterr()
+    assert "refused" in captured.out
+    assert "missing" not in captured.out
+    assert "leapp lock --update manifests/one.toml" in captured.err
+    # What is refused is gone once the lock is met, and a bundle that lies there already is looked at as well.
+    write_lock(here, "one")
+    code, found = records(capsys, "build", "--merge", "d1", "d2", "--out", "all")
+    assert (code, [each["already"] for each in found]) == (0, [False, True])
+    assert not (here / "all/.refused").exists()
+    write_lock(here, "one", bundle="1" * 64)
+    assert [each["ok"] for each in records(capsys, "build", "--merge", "d1", "d2", "--out", "d1")[1]] == [False, True]
+    assert read.verify(here / "d1/one/1.0.0").ok
+
+
+def test_locks_are_found_where_no_manifest_is_named(here, capsys, monkeypatch):
+    write_lock(here, "one", bundle="1" * 64)
+    (here / "sub").mkdir()
+    monkeypatch.chdir(here / "sub")
+    code, (one, two) = records(capsys, "build", "--merge", "../d1", "../d2", "--out", "all")
+    assert (code, one["error"]["class"], two["ok"]) == (1, "LockNotMetError", True)
+    assert "../d1/one/1.0.0" in one["error"]["message"]  # left where it is
+    assert [each.name for each in (here / "sub/all").iterdir()] == ["two"]
+
+
+def test_a_lock_that_cannot_be_read_leaves_the_others(here, capsys):
+    (here / "manifests/one.lock").write_text("<<<<<<< HEAD")
+    code, (one, two) = records(capsys, "build", "--merge", "d1", "d2", "--out", "all")
+    assert (code, one["error"]["class"], two["ok"]) == (2, "LockError", True)
+    assert not (here / "all/one").exists()
 
 
 def test_damaged_bundles_and_empty_folders_are_refused(here):
