@@ -21,6 +21,11 @@ class Unset(Enum):
 
 UNSET: Final = Unset.UNSET
 
+LEAPP_SOURCE: Final = "LEAPP's own source"
+"""Fact of a build that an unreleased LEAPP changes by without another version."""
+PYTHON: Final = "Python"
+"""Fact of a build: the interpreter and its version in full. The runtime file has its first two numbers."""
+
 
 class ExportFormat(StrEnum):
     """A file format a recording can leave in. The value is the canonical name."""

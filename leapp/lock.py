@@ -100,7 +100,7 @@ def met(locked: BundleDigests, built: BundleDigests, *, any_version: bool = Fals
 
 def _content(digests: BundleDigests) -> BundleDigests:
     """All digests that the content of a bundle has beside its version."""
-    return replace(in_lock(digests), bundle="", version="", inputs=None)
+    return replace(in_lock(digests), bundle="", version="", inputs=None, packages=None, builder=None)
 
 
 # --- files ---------------------------------------------------------------------------------------------------------
@@ -213,6 +213,8 @@ def text_of(lock: Lock, manifest: str) -> str:
 def _tables(platform: str, section: BundleDigests) -> Iterator[tuple[KeyPath, dict[str, str]]]:
     digests = {"bundle": section.bundle, "contract": section.contract, "initial_values": section.initial_values}
     yield (platform,), {**_digests(digests), "version": section.version}
+    if section.builder is not None:
+        yield (platform, "builder"), _sorted(section.builder)
     if section.inputs is not None:
         yield (platform, "inputs"), _digests(section.inputs)
     for name, node in sorted(section.nodes.items()):
@@ -225,7 +227,13 @@ def _tables(platform: str, section: BundleDigests) -> Iterator[tuple[KeyPath, di
             yield (*path, "artifacts"), _digests(node.artifacts)
         if node.constants:
             yield (*path, "constants"), _digests(node.constants)
-    yield (platform, "toolchain"), {key: value for key, value in sorted(section.toolchain.items()) if value is not None}
+    if section.packages is not None:
+        yield (platform, "packages"), _sorted(section.packages)
+    yield (platform, "toolchain"), _sorted(section.toolchain)
+
+
+def _sorted(values: Mapping[str, str | None]) -> dict[str, str]:
+    return {key: value for key, value in sorted(values.items()) if value is not None}
 
 
 def _digests(values: Mapping[str, str | None]) -> dict[str, str]:
@@ -281,7 +289,10 @@ class _Reader:
 
     def section(self, table: Mapping[str, Any], platform: str, name: str) -> BundleDigests:
         at: KeyPath = (platform,)
-        known = ("bundle", "contract", "initial_values", "version", "inputs", "nodes", "toolchain")
+        known = (
+            *("bundle", "contract", "initial_values", "version"),
+            *("builder", "inputs", "nodes", "packages", "toolchain"),
+        )
         self.only(table, at, known)
         nodes = self.table(table, at, "nodes", needed=True)
         return BundleDigests(
@@ -297,10 +308,9 @@ class _Reader:
                 if self.is_table(each, (*at, "nodes", node))
             },
             inputs=self.digests(table, at, "inputs") if "inputs" in table else None,
-            toolchain={
-                key: self.text(self.table(table, at, "toolchain"), (*at, "toolchain"), key)
-                for key in self.table(table, at, "toolchain", needed=True)
-            },
+            toolchain=self.texts(table, at, "toolchain", needed=True),
+            packages=self.texts(table, at, "packages") if "packages" in table else None,
+            builder=self.texts(table, at, "builder") if "builder" in table else None,
         )
 
     def node(self, table: Mapping[str, Any], at: KeyPath) -> NodeDigests:
@@ -317,6 +327,10 @@ class _Reader:
     def digests(self, table: Mapping[str, Any], at: KeyPath, key: str) -> dict[str, str]:
         found = {each: self.digest(self.table(table, at, key), (*at, key), each) for each in self.table(table, at, key)}
         return {each: digest for each, digest in found.items() if digest is not None}
+
+    def texts(self, table: Mapping[str, Any], at: KeyPath, key: str, *, needed: bool = False) -> dict[str, str]:
+        found = self.table(table, at, key, needed=needed)
+        return {each: self.text(found, (*at, key), each) for each in found}
 
     def digest(self, table: Mapping[str, Any], at: KeyPath, key: str, *, needed: bool = True) -> str | None:
         if not needed and key not in table:

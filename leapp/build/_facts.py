@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import leapp
 from leapp._canonical import canonical_json, sha256
+from leapp._spec import LEAPP_SOURCE, PYTHON
 from leapp.manifest.model import FromFile
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from leapp.build.plan import PipelinePlan
 
 NOT_SET: Final = "not set"
+NONE: Final = "none"
+"""Value of a fact about what the machine does not have."""
 _CPU_LINES: Final = ("model name", "flags", "CPU implementer", "CPU part", "Features")
 _CPU_BYTES: Final = 1 << 14
 """Enough for the first processor; a large machine lists hundreds, all alike."""
@@ -36,7 +39,8 @@ _NOT_CONTENT: Final = frozenset(
 """Values of a manifest that say where things are or how long they may take, not what comes out."""
 _HIDDEN_CODE: Final = (".pth", ".egg-link")
 _CUSTOM: Final = frozenset({"sitecustomize.py", "usercustomize.py"})
-_OWN: Final = "leapp_build"
+OWN: Final = "leapp_build"
+"""This package, in the names of folders."""
 
 
 def plan_facts(plan: PipelinePlan, digest: Callable[[Path], str]) -> dict[str, str]:
@@ -69,18 +73,25 @@ def tool_facts(digest: Callable[[Path], str], root: Path) -> dict[str, str]:
         root: the project; packages that are installed from it count by the files that are read.
     """
     facts = {
-        "LEAPP's own source": _leapp_digest(digest),
-        "Python": f"{platform.python_implementation()} {sys.version}",
+        LEAPP_SOURCE: leapp_digest(digest),
+        PYTHON: f"{platform.python_implementation()} {sys.version}",
         "platform": f"{sys.platform}-{os.uname().machine}",
-        "C library": os.confstr("CS_GNU_LIBC_VERSION") or "unknown",
-        "processor": _processor(),
-        "GPU driver": _first_line(Path("/proc/driver/nvidia/version")),
+        **machine_facts(),
         "GPUs": _gpus(),
         "variable LD_LIBRARY_PATH": os.environ.get("LD_LIBRARY_PATH", NOT_SET),
     }
     for folder in _site_folders():
         facts |= _packages(folder, digest, root)
     return facts
+
+
+def machine_facts() -> dict[str, str]:
+    """What a machine shares with others of its kind, and libraries compute by."""
+    return {
+        "C library": os.confstr("CS_GNU_LIBC_VERSION") or "unknown",
+        "processor": _processor(),
+        "GPU driver": _first_line(Path("/proc/driver/nvidia/version")),
+    }
 
 
 def differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
@@ -157,7 +168,8 @@ def _digest_or_missing(path: Path, digest: Callable[[Path], str]) -> str:
 # --- the tool chain ------------------------------------------------------------------------------------------------
 
 
-def _leapp_digest(digest: Callable[[Path], str]) -> str:
+def leapp_digest(digest: Callable[[Path], str]) -> str:
+    """Of this package's files: an unreleased LEAPP changes without another version."""
     folder = os.path.dirname(leapp.__file__)  # noqa: PTH120
     found: dict[str, JSON] = {}
     for place, folders, names in os.walk(folder):
@@ -187,12 +199,21 @@ def _first_line(path: Path) -> str:
     try:
         return path.read_text("utf-8", "replace").partition("\n")[0]
     except OSError:
-        return "none"
+        return NONE
 
 
 def _gpus() -> str:
-    found = [_first_line(path) for path in sorted(Path("/proc/driver/nvidia/gpus").glob("*/information"))]
-    return "; ".join(" ".join(line.split()) for line in found) or "none"
+    found = [_first_line(path) for path in _gpu_files()]
+    return "; ".join(" ".join(line.split()) for line in found) or NONE
+
+
+def gpu_models() -> str:
+    """The GPUs by their models, with nothing that tells one from its like."""
+    return "; ".join(_first_line(path).partition(":")[2].strip() for path in _gpu_files()) or NONE
+
+
+def _gpu_files() -> list[Path]:
+    return sorted(Path("/proc/driver/nvidia/gpus").glob("*/information"))
 
 
 def _site_folders() -> list[str]:
@@ -202,16 +223,23 @@ def _site_folders() -> list[str]:
 
 def _packages(folder: str, digest: Callable[[Path], str], root: Path) -> dict[str, str]:
     """Installed distributions by the names of their metadata: no file of an ordinary one is opened."""
-    facts: dict[str, str] = {}
+    facts = {
+        f"package {name}": f"{version}{package_source(info, name, digest, root)}"
+        for info, name, version in distributions(folder)
+    }
+    for entry in os.scandir(folder):
+        if entry.name.endswith(_HIDDEN_CODE) or entry.name in _CUSTOM:
+            facts[f"start-up file {entry.name}"] = _without_root(entry.path, root)
+    return facts
+
+
+def distributions(folder: str) -> Iterator[tuple[str, str, str]]:
+    """Those of one folder: path of the metadata, name as in that path, version."""
     for entry in os.scandir(folder):
         stem, dot, kind = entry.name.rpartition(".")
         if dot and kind in {"dist-info", "egg-info"}:
             name, _, version = stem.partition("-")
-            source = "" if kind == "egg-info" else _source(entry.path, name, digest, root)
-            facts[f"package {name}"] = f"{version or 'unknown'}{source}"
-        elif entry.name.endswith(_HIDDEN_CODE) or entry.name in _CUSTOM:
-            facts[f"start-up file {entry.name}"] = _without_root(entry.path, root)
-    return facts
+            yield entry.path, name, version or "unknown"
 
 
 def _without_root(path: str, root: Path) -> str:
@@ -223,20 +251,25 @@ def _without_root(path: str, root: Path) -> str:
     return sha256(data.replace(os.fsencode(root), b".").replace(os.fsencode(Path(leapp.__file__).parent.parent), b"."))
 
 
-def _source(info: str, name: str, digest: Callable[[Path], str], root: Path) -> str:
-    """What a distribution is beside its version, where it did not come from an index."""
+def package_source(info: str, name: str, digest: Callable[[Path], str], root: Path) -> str:
+    """What a distribution is beside its version, where it did not come from an index; empty where it did.
+
+    Args:
+        info: path of its metadata.
+        name: as in that path.
+        digest: of a file.
+        root: the project.
+    """
     try:
         text = Path(info, "direct_url.json").read_text("utf-8")
-        origin = json.loads(text)
-        url, folder = str(origin.get("url", "")), origin.get("dir_info") or {}
-    except FileNotFoundError:
+        place = _editable(json.loads(text))
+    except (FileNotFoundError, NotADirectoryError):
         return ""
     except (OSError, ValueError, AttributeError):
         return ", of unknown origin"
-    if not folder.get("editable"):
+    if place is None:
         return f", {_record(info, text)[:12]}"
-    place = Path(url.removeprefix("file://"))
-    if name == _OWN or place == root:
+    if name == OWN or place == root:
         return ", editable"
     # Its Python files are seen when they are read. Libraries outside the project are not, so they count here.
     libraries = sorted(path for path in place.rglob("*.so*") if path.is_file())
@@ -246,13 +279,37 @@ def _source(info: str, name: str, digest: Callable[[Path], str], root: Path) -> 
     return f", editable, {sha256(canonical_json(found))[:12]}" if found else ", editable"
 
 
+def editable_place(info: str) -> Path | None:
+    """The folder that an editable distribution is used from; None for all others."""
+    try:
+        return _editable(json.loads(Path(info, "direct_url.json").read_bytes()))
+    except (OSError, ValueError, AttributeError):
+        return None
+
+
+def _editable(origin: Any) -> Path | None:
+    folder = origin.get("dir_info") or {}
+    return Path(str(origin.get("url", "")).removeprefix("file://")) if folder.get("editable") else None
+
+
+def recorded_files(info: str) -> Iterator[str]:
+    """Paths of the files that a distribution installed, relative to the folder that it lies in."""
+    # A path with a comma is quoted, and nothing that can be loaded is called so.
+    return (line.partition(",")[0] for line in _record_lines(info))
+
+
+def _record_lines(info: str) -> list[str]:
+    try:
+        return Path(info, "RECORD").read_text("utf-8").splitlines()
+    except (OSError, ValueError):
+        return []
+
+
 def _record(info: str, origin: str) -> str:
     """Digest of the files that a distribution installed, without what differs from one environment to another."""
-    try:
-        lines = Path(info, "RECORD").read_text("utf-8").splitlines()
-    except (OSError, ValueError):
-        lines = []
     kept = [
-        line for line in lines if not line.startswith("../") and ".dist-info/" not in line and "__pycache__" not in line
+        line
+        for line in _record_lines(info)
+        if not line.startswith("../") and ".dist-info/" not in line and "__pycache__" not in line
     ]
     return sha256(canonical_json([origin if not kept else "", *sorted(kept)]))

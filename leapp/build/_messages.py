@@ -145,6 +145,8 @@ class Compiled(_Message):
     """The most memory that the session's process held until then."""
     problems: tuple[str, ...] = ()
     """What the checks found wrong, in words, and what to do about it."""
+    tools: Mapping[str, JSON] = field(default_factory=dict)
+    """What a first session was built with, as ``Tools`` of ``leapp.build._tools`` writes it."""
 
 
 @dataclass(frozen=True, slots=True)

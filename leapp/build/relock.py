@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from leapp import lock
 from leapp._canonical import sha256_file
+from leapp._spec import LEAPP_SOURCE, PYTHON
 from leapp.build._messages import exit_code_of, head_json
+from leapp.build._tools import builder, installed_packages
 from leapp.build.locked import lock_of, not_met, remove_refused, shown_lock, why
 from leapp.build.plan import BuildPlan
 from leapp.build.run import build
 from leapp.bundle import read, write
 from leapp.bundle.contract import toolchain
-from leapp.bundle.digests import OS, SESSION_FILE, SYSTEM, inputs_read
+from leapp.bundle.digests import OS, SESSION_FILE, SYSTEM, built_with, inputs_read
 from leapp.errors import LeappError, LockNotMetError
 
 if TYPE_CHECKING:
@@ -167,8 +170,8 @@ def _write(made: Locked, bundle: Bundle, *, update: bool) -> Locked:
     if before is None:
         state = State.NEW
     elif lock.met(before, section):
-        section = _keep_inputs(section, before)
-        state = State.UNCHANGED if section == before else State.REFRESHED
+        section = _keep_evidence(section, before)
+        state = State.UNCHANGED if _tells_as_much(before, section) else State.REFRESHED
     else:
         state, lines = State.UPDATED, tuple(why(before, bundle, plan.target))
         if not update:
@@ -179,9 +182,26 @@ def _write(made: Locked, bundle: Bundle, *, update: bool) -> Locked:
     return replace(made, state=state, differences=lines)
 
 
-def _keep_inputs(section: BundleDigests, before: BundleDigests) -> BundleDigests:
-    """A bundle whose evidence was left behind does not say what was read; the lock still does."""
-    return section if section.inputs is not None else replace(section, inputs=before.inputs)
+def _keep_evidence(section: BundleDigests, before: BundleDigests) -> BundleDigests:
+    """A bundle whose evidence was left behind does not say what it was made of; the lock still does."""
+    return replace(
+        section,
+        inputs=before.inputs if section.inputs is None else section.inputs,
+        packages=before.packages if section.packages is None else section.packages,
+        builder=before.builder if section.builder is None else section.builder,
+    )
+
+
+def _tells_as_much(before: BundleDigests, now: BundleDigests) -> bool:
+    """Whether a lock would explain a later difference as well as one that is written now.
+
+    The same bundle out of another machine is no reason to write: two people would do so in turns. Nor is a package that
+    only one of the sessions had loaded: forked ones load a little more than fresh ones do.
+    """
+    if before.packages is None or now.packages is None or before.builder is None:
+        return before == now
+    versions = all(now.packages.get(name, version) == version for name, version in before.packages.items())
+    return versions and replace(before, packages=now.packages, builder=now.builder) == now
 
 
 # --- bundles that are there -----------------------------------------------------------------------------------------
@@ -223,6 +243,21 @@ def _moved(plan: PipelinePlan, bundle: Bundle) -> Iterator[str]:
     if recorded.get(OS) == here[OS] and plan.own_interpreter:
         moved = [key for key in here if here[key] != recorded.get(key)]
         yield from (f"{key} is {here[key]}, and was {recorded.get(key)}" for key in moved)
+        if not moved:
+            yield from _other_versions(bundle, root)
+
+
+def _other_versions(bundle: Bundle, root: Path) -> Iterator[str]:
+    """What the runtime file does not say of the tool chain. Another machine is no reason: it may have been CI's."""
+    packages, built_by = built_with(bundle)
+    here = installed_packages(sys.path, root)
+    for name, version in (packages or {}).items():
+        if here.get(name) != version:
+            yield f"{name} is {here.get(name, 'not installed')}, and was {version}"
+    now = builder()
+    for name in (PYTHON, LEAPP_SOURCE):
+        if built_by is not None and name in built_by and now[name] != built_by[name]:
+            yield f"{name} changed" if name == LEAPP_SOURCE else f"{name} is {now[name]}, and was {built_by[name]}"
 
 
 def _digest(path: Path) -> str | None:

@@ -103,6 +103,8 @@ class _Traced:
     peak_memory_bytes: int = 0
     """The most that the session held by the time its bundle was written."""
     process: ProcessKind = ProcessKind.FRESH
+    tools: Mapping[str, JSON] = field(default_factory=dict)
+    """What the session was built with: ``packages`` and ``builder``."""
 
     @property
     def escapes(self) -> tuple[Mapping[str, JSON], ...]:
@@ -419,6 +421,7 @@ def _trace(context: _Context, scratch: Path, starts: Mapping[str, str] | None = 
         reads=reads,
         peak_memory_bytes=outcome.compiled.peak_memory_bytes,
         process=outcome.process,
+        tools=outcome.compiled.tools,
     )
 
 
@@ -722,6 +725,7 @@ def _add_evidence(context: _Context, traced: _Traced) -> None:
         "metadata": dict(context.plan.manifest.metadata),
         "notes": list(traced.notes),
         "process": traced.process,
+        **traced.tools,
     }
     evidence = traced.folder / "evidence"
     if traced.reads is not None:

@@ -32,6 +32,7 @@ from leapp.build._messages import (
     Varied,
     pickled_error,
 )
+from leapp.build._tools import tools_here
 from leapp.build._vary import vary
 from leapp.build.observe import refuse_connections
 from leapp.build.reads import ReadRecorder
@@ -179,7 +180,8 @@ def policy(request: SessionRequest, folder: Path, recorder: ReadRecorder | None 
         if recorder is not None:
             (folder / READS_FILE).write_bytes(readable_json(recorder.snapshot().as_json()))
         memory = _peak_memory_bytes()
-        compiled = Compiled(str(result.bundle), result.digest, result.status, checks, errors, memory, problems)
+        tools = tools_here(manifest.root).as_json() if request.record is not None else {}
+        compiled = Compiled(str(result.bundle), result.digest, result.status, checks, errors, memory, problems, tools)
         compiled.write(folder / COMPILED_FILE)
 
     starts = start_rules(request)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from leapp.bundle._difference import Cause, Change, Finding, Step
-from leapp.bundle.digests import SYSTEM, WIRES, node_settings, pipeline_contract
+from leapp.bundle.digests import WIRES, node_settings, pipeline_contract
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -487,17 +487,6 @@ def _settings(node: str, before: Mapping[str, Any], after: Mapping[str, Any]) ->
         )  # fmt: skip
     rest = [{key: each for key, each in side.items() if key != "artifacts"} for side in (before, after)]
     yield from plain_findings(Cause.CONTRACT, node, *rest, kind="setting", step=Step.PATCH)
-
-
-def tool_chain(a: Bundle, b: Bundle) -> Iterator[Finding]:
-    """What the two were made with."""
-    before, after = (dict(x.contract[SYSTEM].items()) for x in (a, b))
-    yield from tool_findings(before, after)
-
-
-def tool_findings(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Finding]:
-    """Versions that differ, by their name in the runtime file."""
-    yield from plain_findings(Cause.TOOL_CHAIN, "", before, after, kind="tool", step=Step.PATCH)
 
 
 # --- plain values --------------------------------------------------------------------------------------------------

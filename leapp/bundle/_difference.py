@@ -178,6 +178,10 @@ class Finding:
         }
 
 
+REPEATS: Final = "it holds the digests of files that differ"
+"""Detail of a file that is another one on account of others."""
+
+
 @dataclass(frozen=True, slots=True)
 class FileDifference:
     """One content file that the two bundles do not share."""
@@ -187,6 +191,11 @@ class FileDifference:
     causes: tuple[Cause, ...]
     """At least one. ``BYTES`` stands alone: nothing that the bundles say of themselves explains the difference."""
     detail: str = ""
+
+    @property
+    def written_otherwise(self) -> bool:
+        """Whether it is the same model, as far as can be told, in other bytes: of its own, or of the tool chain's."""
+        return self.causes in ((Cause.BYTES,), (Cause.TOOL_CHAIN,)) and self.detail != REPEATS
 
     def as_json(self) -> dict[str, JSON]:
         """For machines."""

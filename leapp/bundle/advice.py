@@ -64,7 +64,7 @@ def advise(
             step = Step.PATCH
     reasons = [*dict.fromkeys(_reason(each) for each in findings if each.step is step and step is not Step.NONE)]
     if step is Step.PATCH and not reasons:
-        reasons = [f"{each.path}: the same model, written otherwise" for each in files if each.causes == (Cause.BYTES,)]
+        reasons = [f"{each.path}: the same model, written otherwise" for each in files if each.written_otherwise]
         reasons = reasons or [f"{each.path} {each.change}" for each in files]
     if step is Step.NONE:
         reasons = ["nothing differs" if equal else "the content is the same, what differs is said about it"]

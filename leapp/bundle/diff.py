@@ -19,14 +19,13 @@ from leapp.bundle._diff_contract import (
     is_rotation,
     match_nodes,
     plain_findings,
-    tool_chain,
-    tool_findings,
 )
 from leapp.bundle._diff_graph import Graph, graph_findings, is_counted, match_constants, parse_graph
+from leapp.bundle._diff_tools import BUILT_WITH, MACHINE, BuiltWith, tool_findings, tools_text
 from leapp.bundle._diff_values import ROUNDING_ULP, compare_constants, compare_tensors, tensor_text
-from leapp.bundle._difference import Cause, Change, FileDifference, Finding, Step, Values
+from leapp.bundle._difference import REPEATS, Cause, Change, FileDifference, Finding, Step, Values
 from leapp.bundle.advice import Advice, advise
-from leapp.bundle.digests import SYSTEM, check_contract, inputs_read
+from leapp.bundle.digests import SYSTEM, built_with, check_contract, inputs_read
 from leapp.bundle.read import Bundle, load, node_manifest_path
 from leapp.bundle.samples import read_tensors
 
@@ -179,9 +178,11 @@ def explain(found: BundleDiff) -> list[str]:
     if found.equal:
         return []
     lines = [line for group in GROUPS for line in _said(found, group)]
-    paths = [each.path for each in found.files if each.causes == (Cause.BYTES,)]
-    if paths:
+    written = [each for each in found.files if each.written_otherwise]
+    if paths := [each.path for each in written if each.causes == (Cause.BYTES,)]:
         lines.append(f"bytes only: {_some(paths)} {'is' if len(paths) == 1 else 'are'} written otherwise")
+    if paths := [each.path for each in written if each.causes == (Cause.TOOL_CHAIN,) and "/" in each.path]:
+        lines.append(f"written otherwise: {_some(paths)}")
     if found.inputs:
         lines.append(f"files read changed: {_some([path for path, _ in found.inputs])}")
     changed = {group_of(each) for each in found.findings}
@@ -193,7 +194,7 @@ def explain(found: BundleDiff) -> list[str]:
     return lines
 
 
-GROUPS: Final = ("about", "contract", "state", "graph", "constants", "tool chain")
+GROUPS: Final = ("about", "contract", "state", "graph", "constants", "tool chain", MACHINE)
 """What findings are put together as, for people, in this order."""
 STAYED: Final = {
     "contract": "contract",
@@ -212,6 +213,8 @@ def group_of(finding: Finding) -> str:
         return "about"
     if finding.kind == START:
         return "state"
+    if finding.kind == MACHINE:
+        return MACHINE
     return "contract" if finding.kind in _NODES else finding.cause.value
 
 
@@ -235,8 +238,8 @@ def _said(found: BundleDiff, group: str) -> Iterator[str]:
 def _how(group: str, findings: Sequence[Finding], *, digests_only: bool) -> str:
     """What changed, largest step first; empty where it is known only that something did."""
     first = findings[0]
-    if group == "tool chain":
-        return ", ".join(map(_tool_text, findings))
+    if group in {"tool chain", MACHINE}:
+        return tools_text(findings)
     if group == "constants":
         return _constant_text(findings) + (f" ({first.note})" if first.note else "")
     if digests_only:
@@ -253,6 +256,8 @@ def _how(group: str, findings: Sequence[Finding], *, digests_only: bool) -> str:
 def _title(group: str, findings: Sequence[Finding]) -> str:
     if group == "state":
         return "start of state"
+    if group == MACHINE:
+        return "machine of the build"
     if group != "constants":
         return group
     named = {not is_counted(constant_name(each)) for each in findings}
@@ -281,12 +286,6 @@ def _constant_text(findings: Sequence[Finding]) -> str:
     return f"{text}; also {_some(others)}" if others else text
 
 
-def _tool_text(finding: Finding) -> str:
-    name = finding.part.removesuffix(" version")
-    texts = [text.strip('"') or "none" for text in (finding.first, finding.second)]
-    return f"{name} {' -> '.join('none' if text == 'null' else text for text in texts)}"
-
-
 def _some(names: Sequence[str], most: int = 3) -> str:
     shown = ", ".join(names[:most])
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
@@ -309,7 +308,7 @@ class _Findings:
         yield from self._initial_values()
         for old, new in self._matched.nodes.items():
             yield from self._node(old, new)
-        yield from tool_chain(a, b)
+        yield from tool_findings(_built_with(a), _built_with(b), same_inputs=inputs_read(a) == inputs_read(b))
 
     def _node(self, old: str, new: str) -> Iterator[Finding]:
         a, b = self._first.nodes[old], self._second.nodes[new]
@@ -408,6 +407,10 @@ def _type(constant: Constant) -> str:
     return f"{constant.dtype}{list(constant.shape)}"
 
 
+def _built_with(bundle: Bundle) -> BuiltWith:
+    return BuiltWith(dict(bundle.contract[SYSTEM]), *built_with(bundle))
+
+
 def _graph(bundle: Bundle, node: str) -> tuple[Mapping[str, Any], Mapping[str, str]]:
     path = f"nodes/{node}/graph.json"
     if path not in bundle.files:
@@ -460,7 +463,8 @@ def _of_digests(a: BundleDigests, b: BundleDigests) -> Iterator[Finding]:
         yield _digest(Cause.CONSTANTS, "", "a first-tick value", Step.MAJOR, kind=START)
     # A lock keeps no versions of what was not there.
     tools = [{key: value for key, value in each.toolchain.items() if value is not None} for each in (a, b)]
-    yield from tool_findings(*tools)
+    first, second = (BuiltWith(tool, each.packages, each.builder) for tool, each in zip(tools, (a, b), strict=True))
+    yield from tool_findings(first, second, same_inputs=a.inputs == b.inputs)
 
 
 def _of_node(node: str, a: NodeDigests, b: NodeDigests) -> Iterator[Finding]:
@@ -533,7 +537,7 @@ def _files(a: Bundle, b: Bundle, findings: Sequence[Finding]) -> Iterator[FileDi
         if not causes:
             below = f"nodes/{node}/" if node else ""
             causes = _in_order({cause for each, its in models.items() if each.startswith(below) for cause in its})
-            detail = "it holds the digests of files that differ" if causes else ""
+            detail = REPEATS if causes else ""
         found[path] = FileDifference(path, _change(path, a, b), causes or (Cause.BYTES,), detail)
     yield from (found[path] for path in differing)
 
@@ -583,7 +587,8 @@ class _Explained:
         """A node manifest, or the runtime file as a whole."""
         if whole:
             shown = {Cause.CONTRACT, Cause.TOOL_CHAIN}
-            return self._said([each for each in self._findings if each.cause in shown])
+            mine = [each for each in self._findings if each.cause in shown and each.kind not in BUILT_WITH]
+            return self._said(mine)
         return self._said([each for each in self._findings if _about(each, node)])
 
     @staticmethod

@@ -69,6 +69,10 @@ class BundleDigests:
     inputs: Mapping[str, str] | None
     """Files read, relative to the project, and their sha256; None where no record of them is there."""
     toolchain: Mapping[str, str | None]
+    packages: Mapping[str, str] | None = None
+    """Versions of the distributions that its session had loaded; None where no record of them is there."""
+    builder: Mapping[str, str] | None = None
+    """The interpreter and the machine that built it, in words; None where no record of them is there."""
 
 
 def digests_of(bundle: Bundle) -> BundleDigests:
@@ -89,6 +93,7 @@ def digests_of(bundle: Bundle) -> BundleDigests:
         {name: _node(bundle, manifest) for name, manifest in bundle.nodes.items()},
         inputs_read(bundle),
         toolchain,
+        *built_with(bundle),
     )
 
 
@@ -163,6 +168,21 @@ def inputs_read(bundle: Bundle) -> dict[str, str] | None:
         each["path"]: each["sha256"] for key in ("project", "declared", "undeclared") for each in record.get(key, ())
     }
     return dict(sorted(found.items()))
+
+
+def built_with(bundle: Bundle) -> tuple[dict[str, str] | None, dict[str, str] | None]:
+    """What the session of a build had loaded, and what it ran on, from the evidence; None where that does not say.
+
+    It is no part of the content: where other versions give the same bytes, it is the same bundle.
+    """
+    path = bundle.evidence(SESSION_FILE)
+    record: Any = {} if path is None else json.loads(path.read_bytes())
+    packages, builder = (record.get(key) for key in ("packages", "builder"))
+    return _texts(packages), _texts(builder)
+
+
+def _texts(value: Any) -> dict[str, str] | None:
+    return {str(name): str(text) for name, text in sorted(value.items())} if isinstance(value, dict) else None
 
 
 def _without_digests(value: Any) -> Any:

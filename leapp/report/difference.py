@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING, Final
 
+from leapp.bundle._diff_tools import plain_version
 from leapp.bundle.diff import Cause, Step, constant_name, explain, group_of
 from leapp.report.text import Cell, counted
 
@@ -57,6 +58,7 @@ def show_difference(found: BundleDiff, printer: Printer) -> None:
         printer.line(Cell("  by digests alone: `leapp diff` of the two bundles tells more", "soft"))
     if not found.digests_only:
         _details(found, printer)
+    _tools(found, printer)
     _files(found, printer)
     _advice(found, printer)
 
@@ -96,10 +98,13 @@ def _details(found: BundleDiff, printer: Printer) -> None:
             _paragraph(printer, f"{each.part}: {each.note}", _STYLES[each.step])
     if any(each.values is None and not each.first and not each.second for each in constants):
         printer.line(Cell("  - : no model file holds the values as they are; digests differ", "soft"))
+
+
+def _tools(found: BundleDiff, printer: Printer) -> None:
     tools = [
-        (each.part, _plain(each.first), _plain(each.second))
+        (each.part, plain_version(each.first) or "-", plain_version(each.second) or "-")
         for each in found.findings
-        if group_of(each) == "tool chain"
+        if each.cause is Cause.TOOL_CHAIN
     ]
     _table(printer, "tool chain", ("What", "First", "Second"), tools)
 
@@ -148,10 +153,6 @@ def _step(finding: Finding) -> Cell:
 def _source(finding: Finding) -> str:
     """The line as it is now, where it is known; people look at the newer code."""
     return finding.second_source or finding.source or "-"
-
-
-def _plain(text: str) -> str:
-    return {"": "-", "null": "-"}.get(text, text.strip('"'))
 
 
 def _table(

@@ -9,15 +9,17 @@ import shutil
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from build_projects import Project
 
 from leapp import cli, lock
+from leapp._canonical import readable_json
 from leapp.build.locked import Standing, check_built, lock_of
 from leapp.build.plan import BuildPlan, make_plan
 from leapp.build.relock import State, lock_manifests, to_build
 from leapp.build.run import build
-from leapp.bundle import read
+from leapp.bundle import read, write
 from leapp.errors import LockError, LockNotMetError
 from leapp.manifest.load import load_one
 
@@ -91,6 +93,8 @@ def test_what_has_no_bundle_is_built_published_and_locked(locked_project):
     assert section.bundle == locked.digest == bundle.digest
     assert set(section.inputs) == {"entry.py"}
     assert section.toolchain["torch version"]
+    assert section.packages["numpy"] == np.__version__
+    assert section.builder["processor"]
 
 
 def test_where_nothing_changed_nothing_is_built_or_written(project, lock_file):
@@ -120,6 +124,43 @@ def test_a_bundle_that_something_changed_under_is_built_again(project, case):
 def test_another_tool_chain_wants_another_bundle(project, monkeypatch):
     monkeypatch.setattr("leapp.bundle.contract._version", lambda name: "9.9")
     assert "torch version is 9.9, and was 2" in to_build(plan_of(project).pipelines[0])
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"packages": {"numpy": "1.0"}}, f"numpy is {np.__version__}, and was 1.0"),
+        ({"packages": {"gone": "1.0"}}, "gone is not installed, and was 1.0"),
+        ({"builder": {"Python": "CPython 3.1.0"}}, "and was CPython 3.1.0"),
+        ({"builder": {"LEAPP's own source": "0" * 64}}, "LEAPP's own source changed"),
+        ({"builder": {"processor": "of another machine"}}, ""),
+    ],
+)
+def test_another_version_of_what_it_was_built_with_wants_another_bundle(project, changed, said):
+    bundle = project.root / "dist/p/1.0.0"
+    file = bundle / "evidence/session.json"
+    record = json.loads(file.read_bytes())
+    for key, values in changed.items():
+        record[key] |= values
+    file.write_bytes(readable_json(record))
+    write.index_evidence(bundle, "p")
+    found = to_build(plan_of(project).pipelines[0])
+    assert said in found if said else found == ""
+
+
+def test_a_met_lock_keeps_up_with_versions_and_not_with_machines(project, lock_file):
+    (section,) = lock_of(plan_of(project).pipelines[0]).sections.values()
+    for packages, builder, state in (
+        ({}, {"processor": "of another machine"}, State.UNCHANGED),
+        ({"numpy": None}, {}, State.UNCHANGED),
+        ({"numpy": "1.0"}, {}, State.REFRESHED),
+    ):
+        kept = {name: version for name, version in (section.packages | packages).items() if version}
+        write_lock(project, packages=kept, builder=section.builder | builder)
+        assert lock_one(project).state is state
+    write_lock(project, packages=None, builder=None)
+    assert lock_one(project).state is State.REFRESHED
+    assert lock_of(plan_of(project).pipelines[0]).sections == {section.platform: section}
 
 
 def test_a_published_bundle_that_differs_is_accepted_on_request_alone(project, lock_file):

@@ -88,6 +88,7 @@ def test_a_tool_chain_says_what_stayed(pair, capsys):
     torch_upgrade(pair[1])
     assert explain(diff(*pair)) == [
         "tool chain changed: torch 2.13.0 -> 2.14.0",
+        "written otherwise: nodes/policy/policy.pt",
         "unchanged: contract, graph, weights",
     ]
     _, out = answer(capsys, *pair)
@@ -212,7 +213,11 @@ def test_a_tool_chain_in_a_lock(pair, tmp_path):
     path = locked(pair[0], tmp_path / "two.lock")
     torch_upgrade(pair[1])
     found = diff_digests(lock.read(path).sections["linux-x86_64"], lock.section_of(pair[1]))
-    assert explain(found) == ["tool chain changed: torch 2.13.0 -> 2.14.0", "unchanged: contract, graph, weights"]
+    assert explain(found) == [
+        "tool chain changed: torch 2.13.0 -> 2.14.0",
+        "written otherwise: nodes/policy/policy.pt",
+        "unchanged: contract, graph, weights",
+    ]
     assert [(each.path, each.causes) for each in found.files] == [("nodes/policy/policy.pt", ("tool chain",))]
 
 

@@ -87,3 +87,15 @@ def test_it_needs_neither_torch_nor_numpy(bundle):
         "digests_of(load(sys.argv[1])); sys.exit(any(name in sys.modules for name in ('torch', 'numpy', 'onnx')))"
     )
     assert subprocess.run([sys.executable, "-c", code, bundle], env=dict(os.environ), check=False).returncode == 0
+
+
+def test_what_it_was_built_with_comes_from_the_evidence_where_it_is(bundle):
+    assert (digests_of(load(bundle)).packages, digests_of(load(bundle)).builder) == (None, None)
+    for record, expected in (
+        ({"packages": {"onnx": "1.23.2"}, "builder": {"processor": "x"}}, ({"onnx": "1.23.2"}, {"processor": "x"})),
+        ({"packages": ["onnx"]}, (None, None)),
+    ):
+        (bundle / "evidence/session.json").write_bytes(readable_json(record))
+        write.index_evidence(bundle, "two")
+        found = digests_of(load(bundle))
+        assert (found.packages, found.builder) == expected

@@ -49,6 +49,17 @@ def test_what_is_written_is_read(bundle, tmp_path):
     assert set(made.sections["linux-x86_64"].inputs) == {'odd "name"\x7f.py', "a.py"}
 
 
+def test_what_it_was_built_with_is_kept_where_it_is_known(bundle, tmp_path):
+    assert b"packages" not in lock.text_of(lock.of_bundle(bundle), "two.toml").encode()
+    packages, builder = {"onnx-ir": "1.1.0", "a.b": "2"}, {"C library": "glibc 2.36", "processor": "x \x7f"}
+    (bundle / "evidence/session.json").write_bytes(readable_json({"packages": packages, "builder": builder}))
+    bundle_write.index_evidence(bundle, "two")
+    made, path = lock.of_bundle(bundle), tmp_path / "two.lock"
+    lock.write(path, made)
+    (section,) = lock.read(path).sections.values()
+    assert (section, section.packages, section.builder) == (made.sections[section.platform], packages, builder)
+
+
 def test_no_record_of_what_was_read_is_not_nothing_was_read(bundle, tmp_path):
     path = tmp_path / "two.lock"
     for files, expected in (None, None), ({}, {}):
@@ -192,6 +203,14 @@ WRONG = {
         ('os = "linux-x86_64"', "os = 1"),
         ["11, linux-x86_64.toolchain.os: expected a string, got an integer."],
     ),
+    "packages": (
+        ("[linux-x86_64.toolchain]", "[linux-x86_64.packages]\nnumpy = 2\n[linux-x86_64.toolchain]"),
+        ["11, linux-x86_64.packages.numpy: expected a string, got an integer."],
+    ),
+    "builder": (
+        ("[linux-x86_64.nodes.n]", "builder = 1\n[linux-x86_64.nodes.n]"),
+        ["7, linux-x86_64.builder: expected a table, got an integer."],
+    ),
     "no toolchain": (
         ('[linux-x86_64.toolchain]\nos = "linux-x86_64"\n', ""),
         ["3, linux-x86_64.toolchain: this table is required and missing."],
@@ -241,6 +260,12 @@ def test_it_is_met_by_the_very_bundle(file, bundle):
     assert lock.met(locked, lock.section_of(bundle))
     reads(bundle, **{"a.py": D1})
     assert lock.met(locked, lock.section_of(bundle)), "inputs only explain"
+    (bundle / "evidence/session.json").write_bytes(readable_json({"packages": {"numpy": "2"}}))
+    bundle_write.index_evidence(bundle, "two")
+    assert lock.section_of(bundle).packages
+    assert lock.met(locked, lock.section_of(bundle)), "so do packages"
+    named = dataclasses.replace(lock.section_of(bundle), version="2.0.0", bundle=D2)
+    assert lock.met(locked, named, any_version=True), "also where the version is another one"
 
 
 CHANGES = {
