@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import shlex
 import sys
 from pathlib import Path
@@ -17,9 +16,11 @@ OURS: Final = "leapp-build"
 
 def other_version() -> str | None:
     """The version of the other package, where it is installed for this interpreter."""
+    from importlib import metadata  # with what it needs of `email`, a tenth of all that a short command takes
+
     try:
-        return importlib.metadata.version(NAME)
-    except importlib.metadata.PackageNotFoundError:
+        return metadata.version(NAME)
+    except metadata.PackageNotFoundError:
         return None
 
 

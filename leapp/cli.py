@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 
     from leapp._spec import JSON
     from leapp.build.cache import Cache
-    from leapp.build.locked import Checked
     from leapp.build.merge import Merged
     from leapp.build.plan import BuildPlan
-    from leapp.build.result import PipelineResult
+    from leapp.build.result import Checked, PipelineResult
     from leapp.build.shards import Costs, Shard
     from leapp.errors import LockNotMetError
+    from leapp.manifest.load import Known
     from leapp.manifest.model import Manifest
     from leapp.report.facts import Facts
     from leapp.report.text import Cell
@@ -471,10 +471,10 @@ def _build(arguments: argparse.Namespace) -> int:
 
     if arguments.merge:
         return _merge(arguments)
-    manifests = _manifests(arguments, version=arguments.as_version)
+    cache = None if arguments.no_cache or arguments.only else Cache(default_root(os.environ))
+    manifests = _manifests(arguments, version=arguments.as_version, known=None if cache is None else cache.known)
     plan = make_plan(manifests, out=arguments.out, environment=os.environ, only=arguments.only, strict=arguments.strict)
     plan, _ = _sharded(plan, arguments)
-    cache = None if arguments.no_cache or arguments.only else Cache(default_root(os.environ))
     jobs = min(arguments.jobs or len(os.sched_getaffinity(0)), len(plan.pipelines))
     # One node alone is for trying things out, and is not published.
     reproduce = not (arguments.no_reproduce or arguments.only)
@@ -957,8 +957,10 @@ def _doctor(arguments: argparse.Namespace) -> int:
 # --- helpers -------------------------------------------------------------------------------------------------------
 
 
-def _manifests(arguments: argparse.Namespace, *, version: str | None = None) -> list[Manifest]:
-    """The manifests that were named, else all of ``manifests/``."""
+def _manifests(
+    arguments: argparse.Namespace, *, version: str | None = None, known: Known | None = None
+) -> list[Manifest]:
+    """The manifests that were named, else all of ``manifests/``; ``known``: as ``leapp.manifest.load`` takes it."""
     from leapp.manifest.load import find_root, load
 
     usual = Path(DEFAULT_MANIFESTS)
@@ -968,7 +970,7 @@ def _manifests(arguments: argparse.Namespace, *, version: str | None = None) -> 
         if (root / usual).is_dir():
             advice = f"The project's are in {root / usual}: name that folder, or work in {root}."
         raise NoManifestsError(folder=DEFAULT_MANIFESTS, here=str(Path.cwd()), advice=advice)
-    return load(arguments.manifests) if version is None else load(arguments.manifests, version=version)
+    return load(arguments.manifests, version=version, known=known)
 
 
 def _each(arguments: argparse.Namespace, paths: Sequence[Path], one: Callable[[Path], int]) -> int:

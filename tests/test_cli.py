@@ -137,7 +137,7 @@ def test_bad_arguments_exit_2(arguments, capsys):
 
 
 def test_a_fault_is_a_short_text_and_a_log(project, capsys, monkeypatch):
-    monkeypatch.setattr("leapp.manifest.load.load", lambda _paths: 1 / 0)
+    monkeypatch.setattr("leapp.manifest.load.load", lambda _paths, **_options: 1 / 0)
     assert cli.main(["check"]) == 70
     error = capsys.readouterr().err
     assert "leapp check failed: ZeroDivisionError: division by zero" in error
@@ -148,7 +148,7 @@ def test_a_fault_is_a_short_text_and_a_log(project, capsys, monkeypatch):
 
 
 def test_a_missing_library_is_named_with_the_command_that_brings_it(project, capsys, monkeypatch):
-    def absent(_paths):
+    def absent(_paths, **_options):
         raise ModuleNotFoundError("No module named 'torch'", name="torch")
 
     monkeypatch.setattr("leapp.manifest.load.load", absent)
@@ -159,7 +159,7 @@ def test_a_missing_library_is_named_with_the_command_that_brings_it(project, cap
 
 
 def test_interrupt_exits_130(project, capsys, monkeypatch):
-    def interrupt(_paths):
+    def interrupt(_paths, **_options):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("leapp.manifest.load.load", interrupt)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import site
 import sys
 from dataclasses import fields, is_dataclass
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 NOT_SET: Final = "not set"
 NONE: Final = "none"
 """Value of a fact about what the machine does not have."""
+PLATFORM: Final = f"{sys.platform}-{os.uname().machine}"
+"""What locks call the platform that this process runs on."""
 _CPU_LINES: Final = ("model name", "flags", "CPU implementer", "CPU part", "Features")
 _CPU_BYTES: Final = 1 << 14
 """Enough for the first processor; a large machine lists hundreds, all alike."""
@@ -41,6 +44,8 @@ _HIDDEN_CODE: Final = (".pth", ".egg-link")
 _CUSTOM: Final = frozenset({"sitecustomize.py", "usercustomize.py"})
 OWN: Final = "leapp_build"
 """This package, in the names of folders."""
+_JUDGES: Final = re.compile(r"pydantic(_core)?-[^-]+\.dist-info")
+"""What validates manifests: both of these."""
 
 
 def plan_facts(plan: PipelinePlan, digest: Callable[[Path], str]) -> dict[str, str]:
@@ -65,17 +70,18 @@ def plan_facts(plan: PipelinePlan, digest: Callable[[Path], str]) -> dict[str, s
     return facts
 
 
-def tool_facts(digest: Callable[[Path], str], root: Path) -> dict[str, str]:
+def tool_facts(digest: Callable[[Path], str], root: Path, source: str | None = None) -> dict[str, str]:
     """What every pipeline of a project is built with: LEAPP itself, Python, the machine, installed packages.
 
     Args:
         digest: of a file.
         root: the project; packages that are installed from it count by the files that are read.
+        source: what ``leapp_digest`` gives, where it is known.
     """
     facts = {
-        LEAPP_SOURCE: leapp_digest(digest),
+        LEAPP_SOURCE: leapp_digest(digest) if source is None else source,
         PYTHON: f"{platform.python_implementation()} {sys.version}",
-        "platform": f"{sys.platform}-{os.uname().machine}",
+        "platform": PLATFORM,
         **machine_facts(),
         "GPUs": _gpus(),
         "variable LD_LIBRARY_PATH": os.environ.get("LD_LIBRARY_PATH", NOT_SET),
@@ -92,6 +98,19 @@ def machine_facts() -> dict[str, str]:
         "processor": _processor(),
         "GPU driver": _first_line(Path("/proc/driver/nvidia/version")),
     }
+
+
+def judge(source: str) -> str:
+    """Digest of all that decides whether a manifest or a lock is a good one, beside its bytes.
+
+    Empty where the packages that have a say in it cannot be told.
+
+    Args:
+        source: what ``leapp_digest`` gives.
+    """
+    names = [entry for folder in _site_folders() for entry in os.listdir(folder)]  # noqa: PTH208
+    found = sorted({name for name in names if _JUDGES.fullmatch(name)})
+    return sha256(canonical_json([source, sys.version, *found])) if len(found) == 2 else ""
 
 
 def differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:

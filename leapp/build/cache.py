@@ -6,8 +6,9 @@ them are as they were. Only what was proved is kept: the reproduction ran in a f
 recorded, and gave the same bytes.
 
 Below the cache folder: ``objects/`` (``leapp.build.store``), ``actions/`` by first key, ``last/`` by pipeline with the
-facts of its last build, which say why one is built again, ``locks/`` and ``stats/`` (digests of files that stand). A
-cache that cannot be read or written costs time and never a build.
+facts of its last build, which say why one is built again, ``locks/``, ``stats/`` (digests of files that stand) and
+``known/`` (what was found true of manifests and locks). A cache that cannot be read or written costs time and never a
+build.
 """
 
 from __future__ import annotations
@@ -22,10 +23,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from leapp._canonical import canonical_json, readable_json, sha256
-from leapp.build._facts import differences, plan_facts, tool_facts
+from leapp._canonical import canonical_json, readable_json, sha256, sha256_file
+from leapp.build._facts import PLATFORM, differences, judge, leapp_digest, plan_facts, tool_facts
 from leapp.build._file_digests import FileDigests, write_whole
-from leapp.build.result import CacheNote, PipelineResult
+from leapp.build.known import Known
+from leapp.build.result import CacheNote, Checked, PipelineResult, Standing
 from leapp.build.store import Freed, Store, StoreReport
 from leapp.bundle._tree import scan
 from leapp.errors import LeappError, LockNotMetError, StoreObjectError
@@ -35,7 +37,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from leapp._spec import JSON
-    from leapp.build.locked import Checked
     from leapp.build.plan import BuildPlan, PipelinePlan
     from leapp.build.reads import Reads
     from leapp.build.reproduce import ReproductionRecord
@@ -276,11 +277,22 @@ class Cache:
         self.max_bytes = max_bytes
         self._digests = FileDigests(root / "stats" / "files.json")
         self._tools: dict[Path, dict[str, str]] = {}
+        self._source = ""
+        self._known: Known | None = None
         self._lock = threading.Lock()
         self._trouble: str | None = None
         self._kept_something = False
 
     # --- before a build ---
+
+    @property
+    def known(self) -> Known:
+        """What was found true before, of manifests and locks that are byte for byte the same."""
+        with self._lock:
+            if self._known is None:
+                self._source = leapp_digest(self._digests.digest)
+                self._known = Known(self.root / "known", judge(self._source))
+            return self._known
 
     def take(self, plan: PipelinePlan) -> PipelineResult | Miss:
         """The bundle as it was built before, published; or why it has to be built.
@@ -372,7 +384,7 @@ class Cache:
             LeappError: as ``leapp.bundle.write.publish``.
         """
         if self.is_published(plan.target, hit):
-            note, lock = CacheNote("unchanged", built=hit.built), _held_against_lock(plan, plan.target)
+            note, lock = CacheNote("unchanged", built=hit.built), self._held_against_lock(plan, plan.target, hit.bundle)
         else:
             note, lock = CacheNote("restored", built=hit.built), self._fetch(plan, hit)
         with self._tolerant():
@@ -414,9 +426,26 @@ class Cache:
                 (scratch / path).parent.mkdir(parents=True, exist_ok=True)
                 self.store.fetch(digest, scratch / path)
             write.normalise_modes(scratch)
-            lock = _held_against_lock(plan, scratch)
+            lock = self._held_against_lock(plan, scratch, hit.bundle)
             write.publish(scratch, plan.target)
         return lock
+
+    def _held_against_lock(self, plan: PipelinePlan, folder: Path, digest: str) -> Checked | None:
+        """What the lock beside the manifest says of a bundle. Raises LockError or LockNotMetError."""
+        file = plan.manifest.path.with_suffix(".lock")
+        if not plan.locked or not os.path.lexists(file):
+            return None
+        of = _digest_or_nothing(file)
+        met = ("a lock is met", of, plan.name, plan.version, PLATFORM, digest)
+        if self.known.holds(*met) and not os.path.lexists(plan.refused):
+            return Checked(Path(plan.manifest.shown).with_suffix(".lock"), Standing.MET, PLATFORM, plan.version)
+        from leapp.build.locked import check_built, remove_refused  # what tells bundles apart takes long to import
+
+        checked = check_built(plan, folder)
+        remove_refused(plan)
+        if checked is not None and checked.standing is Standing.MET and of == _digest_or_nothing(file):
+            self.known.add(*met)
+        return checked
 
     # --- after a build ---
 
@@ -452,6 +481,7 @@ class Cache:
                 # What changed while the session ran would be taken for what it had read.
                 with self._lock:
                     self._tools.clear()
+                    self._source = ""
                 inputs = _Inputs.of([each for each in reads if each is not None], plan.manifest.root, ignored)
                 changed = differences(miss.facts, self._facts(plan))
                 changed += [each for each in inputs.changes(plan.manifest.root, self._digests, ignored) if each]
@@ -527,6 +557,8 @@ class Cache:
         """The build is over: keep what was learned about files, and keep to the size, now and then."""
         with self._tolerant():
             self._digests.save()
+            if self._known is not None:
+                self._known.save()
             if self._kept_something:
                 self._tidy()
 
@@ -558,6 +590,7 @@ class Cache:
             if not whole:
                 path.unlink(missing_ok=True)
         self._remove_old_locks()
+        self.known.remove_old()
         return freed
 
     def _tidy(self) -> None:
@@ -586,7 +619,7 @@ class Cache:
         root = plan.manifest.root
         with self._lock:
             if root not in self._tools:
-                self._tools[root] = tool_facts(self._digests.digest, root)
+                self._tools[root] = tool_facts(self._digests.digest, root, self._source or None)
             tools = self._tools[root]
         return plan_facts(plan, self._digests.digest) | tools
 
@@ -618,15 +651,11 @@ class Cache:
                     self._trouble = f"The cache {self.root} cannot be used ({why}); the build goes on without it."
 
 
-def _held_against_lock(plan: PipelinePlan, folder: Path) -> Checked | None:
-    """What the lock beside the manifest says of a bundle. Raises LockError or LockNotMetError."""
-    if not plan.locked or not plan.manifest.path.with_suffix(".lock").exists():
-        return None
-    from leapp.build.locked import check_built, remove_refused  # what tells bundles apart takes long to import
-
-    checked = check_built(plan, folder)
-    remove_refused(plan)
-    return checked
+def _digest_or_nothing(path: Path) -> str:
+    try:
+        return sha256_file(path)
+    except OSError:
+        return ""
 
 
 def _key(facts: Mapping[str, str]) -> str:

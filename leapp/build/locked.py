@@ -5,63 +5,21 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
-from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from leapp import lock
+from leapp.build.result import Checked, Standing
 from leapp.bundle import read
 from leapp.bundle.diff import diff, diff_digests, explain
 from leapp.bundle.digests import SESSION_FILE
 from leapp.errors import LeappError, LockNotMetError
 
 if TYPE_CHECKING:
-    from leapp._spec import JSON
     from leapp.build.plan import PipelinePlan
     from leapp.bundle.digests import BundleDigests
     from leapp.bundle.read import Bundle
     from leapp.lock import Lock
-
-
-class Standing(StrEnum):
-    """How a bundle stands to the lock of its manifest."""
-
-    MET = "met"
-    OTHER_VERSION = "met but for the version"
-    """It has another version, as ``--version`` gives it, and nothing else of it differs."""
-    NO_SECTION = "no section"
-    """The lock does not speak of this platform."""
-
-
-@dataclass(frozen=True, slots=True)
-class Checked:
-    """A bundle that was held against a lock and not refused."""
-
-    file: Path
-    standing: Standing
-    platform: str
-    locked_version: str = ""
-
-    @property
-    def note(self) -> str:
-        """What people should know of it; empty where there is nothing to say."""
-        match self.standing:
-            case Standing.OTHER_VERSION:
-                return f"{self.file.name} is of version {self.locked_version}: the bundle differs in its version alone."
-            case Standing.NO_SECTION:
-                return f"{self.file.name} has no section for {self.platform}; `leapp lock` adds it."
-        return ""
-
-    def as_json(self) -> dict[str, JSON]:
-        """For machines."""
-        return {
-            "file": str(self.file),
-            "platform": self.platform,
-            "standing": self.standing.value,
-            "version": self.locked_version or None,
-            "differences": [],
-        }
 
 
 # --- a build --------------------------------------------------------------------------------------------------------

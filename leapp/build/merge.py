@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from leapp._spec import JSON
-    from leapp.build.locked import Checked
     from leapp.build.plan import BuildPlan, PipelinePlan
+    from leapp.build.result import Checked
 
 
 @dataclass(frozen=True, slots=True)

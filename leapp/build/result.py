@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from leapp._spec import JSON
-    from leapp.build.locked import Checked
     from leapp.build.plan import PipelinePlan
     from leapp.build.reproduce import ReproductionRecord
     from leapp.errors import LeappError
@@ -30,6 +29,46 @@ class Stage(StrEnum):
     REPRODUCING = "reproducing"
     PUBLISHING = "publishing"
     DONE = "done"
+
+
+class Standing(StrEnum):
+    """How a bundle stands to the lock of its manifest."""
+
+    MET = "met"
+    OTHER_VERSION = "met but for the version"
+    """It has another version, as ``--version`` gives it, and nothing else of it differs."""
+    NO_SECTION = "no section"
+    """The lock does not speak of this platform."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A bundle that was held against a lock and not refused."""
+
+    file: Path
+    standing: Standing
+    platform: str
+    locked_version: str = ""
+
+    @property
+    def note(self) -> str:
+        """What people should know of it; empty where there is nothing to say."""
+        match self.standing:
+            case Standing.OTHER_VERSION:
+                return f"{self.file.name} is of version {self.locked_version}: the bundle differs in its version alone."
+            case Standing.NO_SECTION:
+                return f"{self.file.name} has no section for {self.platform}; `leapp lock` adds it."
+        return ""
+
+    def as_json(self) -> dict[str, JSON]:
+        """For machines."""
+        return {
+            "file": str(self.file),
+            "platform": self.platform,
+            "standing": self.standing.value,
+            "version": self.locked_version or None,
+            "differences": [],
+        }
 
 
 @dataclass(frozen=True, slots=True)

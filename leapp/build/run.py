@@ -25,7 +25,7 @@ from leapp.build.locked import check_built, lock_of, remove_refused
 from leapp.build.mirror import make_mirror, project_files
 from leapp.build.reads import Reads
 from leapp.build.reproduce import inputs_of, reproduce_stage
-from leapp.build.result import CacheNote, PipelineResult, Stage
+from leapp.build.result import CacheNote, Checked, PipelineResult, Stage
 from leapp.build.warm import WarmStarter
 from leapp.bundle import read, write
 from leapp.bundle.digests import SESSION_FILE
@@ -57,7 +57,6 @@ if TYPE_CHECKING:
     from leapp._spec import JSON
     from leapp.build.cache import Cache, Miss
     from leapp.build.isolate import SessionOutcome, Starter
-    from leapp.build.locked import Checked
     from leapp.build.plan import BuildPlan, PipelinePlan
     from leapp.build.reproduce import ReproductionRecord
 

@@ -7,6 +7,7 @@ import tomllib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from leapp._canonical import sha256
 from leapp.manifest.positions import KeyPath, key_lines
 from leapp.manifest.problems import Problem
 
@@ -24,6 +25,8 @@ class Document:
     data: dict[str, Any] | None = None
     lines: Mapping[KeyPath, int] = field(default_factory=dict)
     problem: Problem | None = None
+    sha256: str = ""
+    """Of the file's bytes; empty where they were not read or understood."""
 
 
 def read_document(path: Path) -> Document:
@@ -41,7 +44,7 @@ def read_document(path: Path) -> Document:
     except UnicodeDecodeError as error:
         return wrong("not valid TOML: not UTF-8 text.", raw.count(b"\n", 0, error.start) + 1)
     try:
-        return Document(tomllib.loads(text), key_lines(text))
+        return Document(tomllib.loads(text), key_lines(text), sha256=sha256(raw))
     except RecursionError:
         return wrong("nested too deeply.")
     except ValueError as error:  # TOMLDecodeError, and integers with more digits than Python converts

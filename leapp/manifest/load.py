@@ -9,13 +9,14 @@ import re
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from leapp._spec import FORMAT_NAMES, Start
 from leapp.errors import ManifestError
-from leapp.manifest import schema
 from leapp.manifest.document import read_document
 from leapp.manifest.model import (
+    PORT_HINTS,
+    SEMVER,
     Choices,
     Entry,
     ExportSettings,
@@ -28,6 +29,8 @@ from leapp.manifest.model import (
     Range,
     Session,
     Structure,
+    element_names,
+    is_foreign,
     matches,
 )
 from leapp.manifest.positions import KeyPath, line_of
@@ -40,14 +43,27 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 ROOT_MARKS: Final = ("pyproject.toml", ".git")
+_VALID: Final = "a manifest is valid by itself"
 
 
-def load(paths: Sequence[Path], *, version: str | None = None) -> list[Manifest]:
+class Known(Protocol):
+    """Remembers what was found true of bytes, as ``leapp.build.known`` does from one command to the next."""
+
+    def holds(self, *statement: str) -> bool:
+        """Whether this was found true before."""
+
+    def add(self, *statement: str) -> None:
+        """It was found true."""
+
+
+def load(paths: Sequence[Path], *, version: str | None = None, known: Known | None = None) -> list[Manifest]:
     """Read manifests; folders are searched for ``*.toml``, sorted by path, without hidden files and folders.
 
     Args:
         paths: files and folders; a file that is named twice is read once.
         version: takes the place of every ``pipeline.version``, as ``leapp build --version`` wants it.
+        known: documents that were valid by themselves when they were last looked at; they are not validated again. What
+            hangs on the disk or on other manifests is looked at each time.
 
     Raises:
         ManifestError: with all problems of all files; ``facts["problems"]`` holds them as ``Problem`` values.
@@ -57,10 +73,10 @@ def load(paths: Sequence[Path], *, version: str | None = None) -> list[Manifest]
     for given in paths:
         for path in _find(given, problems):
             files.setdefault(_absolute(path), path)
-    if version is not None and re.fullmatch(schema.SEMVER, version) is None:
+    if version is not None and re.fullmatch(SEMVER, version) is None:
         problems.append(Problem("--version", f"{version!r} is not a version of Semantic Versioning 2.0."))
     drafts = [_Draft.read(path) for path in files.values()]
-    manifests = [draft.check(version) for draft in drafts]
+    manifests = [draft.check(version, known) for draft in drafts]
     _check_names(drafts, version)
     for draft in drafts:
         problems += sorted(draft.problems, key=lambda each: (each.line or 0, each.key))
@@ -133,6 +149,7 @@ class _Draft:
     path: Path
     root: Path
     data: dict[str, Any] | None = None
+    sha256: str = ""
     lines: Mapping[KeyPath, int] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     wrong: set[KeyPath] = field(default_factory=set)
@@ -142,7 +159,7 @@ class _Draft:
         """Parse the file; ``data`` stays None where that fails."""
         document = read_document(path)
         problems = [] if document.problem is None else [document.problem]
-        return cls(path, find_root(path), document.data, document.lines, problems)
+        return cls(path, find_root(path), document.data, document.sha256, document.lines, problems)
 
     def problem(self, path: KeyPath, message: str) -> None:
         self.wrong.add(path)
@@ -170,18 +187,27 @@ class _Draft:
     def keys(self, *path: str | int) -> tuple[str, ...]:
         return tuple(self.get(dict, *path) or ())
 
-    def check(self, version: str | None) -> Manifest | None:
+    def check(self, version: str | None, known: Known | None) -> Manifest | None:
         """Apply all rules; the manifest when none is broken."""
         if self.data is None:
             return None
-        table, found = schema.check(self.data)
-        for path, message in found:
-            self.problem(path, message)
-        if schema.is_foreign(self.data):
+        self.validate(self.data, known)
+        if is_foreign(self.data):
             return None
         for rule in _RULES:
             rule(self)
-        return None if table is None or self.problems else _manifest(self, table, version)
+        return None if self.problems else _manifest(self, self.data, version)
+
+    def validate(self, data: Mapping[str, Any], known: Known | None) -> None:
+        """Look at the document by itself, unless these very bytes are known to be valid."""
+        if known is not None and known.holds(_VALID, self.sha256):
+            return
+        from leapp.manifest import schema  # pydantic takes long to import
+
+        for path, message in schema.check(data):
+            self.problem(path, message)
+        if known is not None and not self.problems:
+            known.add(_VALID, self.sha256)
 
 
 def _check_entry(draft: _Draft) -> None:
@@ -229,13 +255,12 @@ def _check_probe(draft: _Draft) -> None:
         replacement = draft.get(str, *path)
         if replacement is not None and _need_file(draft, path, original):
             _need_file(draft, path, replacement)
-    hints = list(schema.PORT_HINTS)
     for port in draft.keys("probe", "ports"):
         path = ("probe", "ports", port)
         given = draft.keys(*path)
         if draft.get(dict, *path) is not None and len(given) != 1:
             got = " and ".join(repr(each) for each in given) or "none"
-            draft.problem(path, f"expected exactly one of {', '.join(hints)}, got {got}.")
+            draft.problem(path, f"expected exactly one of {', '.join(PORT_HINTS)}, got {got}.")
         file = draft.get(str, *path, "file")
         if file is not None:
             _need_file(draft, (*path, "file"), file)
@@ -330,91 +355,74 @@ def _leaves(path: KeyPath, value: Any) -> Iterator[tuple[KeyPath, Any]]:
         yield path, value
 
 
-# --- validated tables -> model --------------------------------------------------------------------------------------
+# --- a valid document -> model ---------------------------------------------------------------------------------------
+# What is not written down is left to the defaults of the model, which are those that the schema shows.
 
 
-def _manifest(draft: _Draft, table: schema.ManifestTable, version: str | None) -> Manifest:
+def _manifest(draft: _Draft, data: Mapping[str, Any], version: str | None) -> Manifest:
+    pipeline = _frozen(data["pipeline"])
+    probe = _frozen(data.get("probe", {}))
+    own_version = pipeline["version"]
     return Manifest(
         path=_absolute(draft.path),
         shown=str(draft.path),
         root=draft.root,
-        pipeline=Pipeline(
-            name=table.pipeline.name,
-            version=version or table.pipeline.version,
-            entry=Entry.parse(table.pipeline.entry),
-            args=table.pipeline.args,
-            argv=tuple(table.pipeline.argv),
-            # As written: the runtime file shows 50 as 50, not as 50.0.
-            frequency_hz=None if draft.data is None else draft.data["pipeline"].get("frequency_hz"),
-            trace=table.pipeline.trace,
-        ),
-        export=_export(table.export),
-        nodes={name: _node(node) for name, node in table.nodes.items()},
-        session=Session(
-            python=table.session.python,
-            pass_env=tuple(table.session.pass_env),
-            seed=table.session.seed,
-            threads=table.session.threads,
-            timeout_s=table.session.timeout_s,
-            network=table.session.network,
-            inputs=tuple(table.session.inputs),
-        ),
-        probe=Probe(
-            args=table.probe.args,
-            argv=None if table.probe.argv is None else tuple(table.probe.argv),
-            seed=table.probe.seed,
-            inputs=table.probe.inputs,
-            runs=table.probe.runs,
-            ports={port: _hint(hint) for port, hint in table.probe.ports.items()},
-        ),
-        allow={key: tuple(value) for key, value in table.allow.model_dump(by_alias=True).items() if value},
-        metadata={key: _json(value) for key, value in table.metadata.items()},
-        schema=table.schema_,
+        pipeline=Pipeline(**pipeline | {"entry": Entry.parse(pipeline["entry"]), "version": version or own_version}),
+        export=ExportSettings(**_exported(data.get("export", {}))),
+        nodes={name: _node(table) for name, table in data.get("nodes", {}).items()},
+        session=Session(**_frozen(data.get("session", {}), numbers=("timeout_s",))),
+        probe=Probe(**probe | {"ports": {port: _hint(hint) for port, hint in probe.get("ports", {}).items()}}),
+        allow={key: tuple(value) for key, value in sorted(data.get("allow", {}).items()) if value},
+        metadata={key: _json(value) for key, value in data.get("metadata", {}).items()},
+        schema=data["schema"],
         lines=draft.lines,
-        own_version=table.pipeline.version,
+        own_version=own_version,
     )
 
 
-def _export(table: schema.ExportTable) -> ExportSettings:
-    return ExportSettings(**_exported(table))
+def _frozen(table: Mapping[str, Any], numbers: Sequence[str] = ()) -> dict[str, Any]:
+    """The values of a table as the model has them: lists as tuples, and 600 as 600.0 where any number may stand."""
+    return {
+        key: float(value) if key in numbers else tuple(value) if isinstance(value, list) else value
+        for key, value in table.items()
+    }
 
 
-def _node(table: schema.NodeTable) -> NodeSettings:
-    starts = {port: Start.parse(text) for port, text in table.state.items()}
+def _node(table: Mapping[str, Any]) -> NodeSettings:
+    starts = {port: Start.parse(text) for port, text in table.get("state", {}).items()}
     ports = {
         port: PortFacts(
-            facts.kind,
-            None if facts.element_names is None else schema.element_names(facts.element_names),
-            facts.unit,
-            facts.range,
-            facts.description,
+            facts.get("kind"),
+            element_names(facts.get("element_names")),
+            facts.get("unit"),
+            facts.get("range"),
+            facts.get("description"),
         )
-        for port, facts in table.ports.items()
+        for port, facts in table.get("ports", {}).items()
     }
-    return NodeSettings(**_exported(table), state=starts, ports=ports, reset=table.reset)
+    return NodeSettings(**_exported(table), state=starts, ports=ports, reset=table.get("reset"))
 
 
-def _exported(table: schema.ExportTable) -> dict[str, Any]:
-    return {
-        "formats": None if table.formats is None else tuple(FORMAT_NAMES[name] for name in table.formats),
-        "opset": table.onnx.opset,
-        "ir_version": table.onnx.ir_version,
-        "rtol": table.rtol,
-        "atol": table.atol,
-        "onnx_metadata": None if table.onnx.metadata is None else tuple(table.onnx.metadata),
-    }
+def _exported(table: Mapping[str, Any]) -> dict[str, Any]:
+    settings = _frozen({key: table[key] for key in ("formats", "rtol", "atol") if key in table}, ("rtol", "atol"))
+    if "formats" in settings:
+        settings["formats"] = tuple(FORMAT_NAMES[name] for name in settings["formats"])
+    onnx = _frozen(table.get("onnx", {}))
+    return settings | {"onnx_metadata" if key == "metadata" else key: value for key, value in onnx.items()}
 
 
-def _hint(table: schema.PortTable) -> PortHint:
-    if table.range is not None:
-        return Range(*table.range)
-    if table.choices is not None:
-        return Choices(tuple(table.choices))
-    if table.file is not None:
-        return FromFile(table.file)
-    if table.one_hot:
-        return Structure("one-hot")
-    return Structure("unit-quaternion" if table.unit_quaternion else "permute")
+def _hint(table: Mapping[Any, Any]) -> PortHint:
+    ((kind, value),) = table.items()
+    match kind:
+        case "range":
+            low, high = value
+            return Range(float(low), float(high))
+        case "choices":
+            return Choices(tuple(value))
+        case "file":
+            return FromFile(value)
+        case _:
+            return Structure(kind)
 
 
 def _json(value: Any) -> Any:

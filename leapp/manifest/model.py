@@ -7,12 +7,13 @@ import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from leapp._spec import UNSET, ExportFormat, Start, Unset
 from leapp.errors import UnknownNodeError
 from leapp.manifest.positions import KeyPath, line_of
 from leapp.manifest.problems import Problem, did_you_mean, key_text
+from leapp.semantics import TemporalAxis
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -20,6 +21,16 @@ if TYPE_CHECKING:
     from leapp._spec import JSON
     from leapp.semantics import PortFacts
 
+
+SCHEMA_VERSION: Final = 1
+
+# semver.org, "Is there a suggested regular expression to check a SemVer string?", with [0-9] for \d, which is any
+# script's digit in Python.
+SEMVER: Final = (
+    r"^(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)"
+    r"(?:-((?:0|[1-9][0-9]*|[0-9]*[a-zA-Z-][0-9a-zA-Z-]*)(?:\.(?:0|[1-9][0-9]*|[0-9]*[a-zA-Z-][0-9a-zA-Z-]*))*))?"
+    r"(?:\+([0-9a-zA-Z-]+(?:\.[0-9a-zA-Z-]+)*))?$"
+)
 
 SEED_LIMIT: Final = 2**32
 """NumPy's global generator takes seeds below this."""
@@ -171,6 +182,9 @@ class FromFile:
 
 PortHint: TypeAlias = Range | Choices | Structure | FromFile
 
+PORT_HINTS: Final = ("range", "choices", "one-hot", "unit-quaternion", "permute", "file")
+"""Keys of a table in ``[probe] ports``, of which there is one."""
+
 
 @dataclass(frozen=True, slots=True)
 class Probe:
@@ -205,7 +219,7 @@ class Manifest:
     """In the form that ``leapp.start(allow=...)`` takes; lists that are empty are left out."""
     metadata: Mapping[str, JSON] = field(default_factory=dict)
     """Free values; dates and times are ISO 8601 text here."""
-    schema: int = 1
+    schema: int = SCHEMA_VERSION
     lines: Mapping[KeyPath, int] = field(default_factory=dict, repr=False, compare=False)
     """Line of each key in the file."""
     own_version: str = field(default="", compare=False)
@@ -294,6 +308,33 @@ class Manifest:
                     known=", ".join(known) or "none",
                     near=did_you_mean(name, known),
                 )
+
+
+def is_foreign(data: Mapping[str, Any]) -> bool:
+    """Whether a document is of another schema, so that our rules do not apply to it."""
+    version = data.get("schema", SCHEMA_VERSION)
+    return type(version) is int and version != SCHEMA_VERSION
+
+
+def element_names(value: Any) -> Any:
+    """Element names of a manifest as ``TensorSemantics`` takes them: TOML has neither None nor classes.
+
+    Raises ValueError with the text of the problem.
+    """
+    if not isinstance(value, list) or all(isinstance(each, str) for each in value):
+        return value
+    return [_named_axis(axis, each) for axis, each in enumerate(value)]
+
+
+def _named_axis(axis: int, value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value or None
+    if list(value) != ["temporal_period_ms"]:
+        raise ValueError(
+            f"the entry of axis {axis} is a table with {', '.join(map(repr, value)) or 'no key'}; an axis of moments "
+            "is written { temporal_period_ms = 20 }."
+        )
+    return TemporalAxis(value["temporal_period_ms"])
 
 
 def matches(root: Path, pattern: str) -> Iterator[Path]:

@@ -3,6 +3,9 @@
 A class is a table of the manifest, a field is a key of it. ``check`` turns what pydantic finds into our words. What it
 says was expected, and which keys exist, is read from the JSON Schema, so that the two cannot tell different stories.
 Rules that tie several keys or need the disk are in ``load``.
+
+Pydantic takes longer to import than a build in which nothing changed takes otherwise: whoever needs nothing of this
+module but now and then imports it late.
 """
 
 from __future__ import annotations
@@ -19,9 +22,18 @@ from pydantic_core import core_schema
 
 from leapp._spec import FORMAT_NAMES, ExportFormat, StartKind
 from leapp.errors import ElementNamesError, SemanticsError
-from leapp.manifest.model import CALLABLE_ENTRY, SCRIPT_ENTRY, SEED_LIMIT, Entry
+from leapp.manifest.model import (
+    CALLABLE_ENTRY,
+    SCHEMA_VERSION,
+    SCRIPT_ENTRY,
+    SEED_LIMIT,
+    SEMVER,
+    Entry,
+    element_names,
+    is_foreign,
+)
 from leapp.manifest.problems import hint, key_text, kind_of, nearest
-from leapp.semantics import TemporalAxis, port_facts, range_problem
+from leapp.semantics import port_facts, range_problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -33,15 +45,6 @@ if TYPE_CHECKING:
     from leapp.errors import LeappError
     from leapp.manifest.positions import KeyPath
 
-SCHEMA_VERSION: Final = 1
-
-# semver.org, "Is there a suggested regular expression to check a SemVer string?", with [0-9] for \d, which is any
-# script's digit in Python.
-SEMVER: Final = (
-    r"^(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)"
-    r"(?:-((?:0|[1-9][0-9]*|[0-9]*[a-zA-Z-][0-9a-zA-Z-]*)(?:\.(?:0|[1-9][0-9]*|[0-9]*[a-zA-Z-][0-9a-zA-Z-]*))*))?"
-    r"(?:\+([0-9a-zA-Z-]+(?:\.[0-9a-zA-Z-]+)*))?$"
-)
 START: Final = rf"^({StartKind.ZEROS}|{StartKind.CONSTANT}|{StartKind.FIRST_INPUT}:[^/\\\n]+)$"
 PIPELINE_NAME: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 
@@ -123,27 +126,6 @@ def _check_scalar(value: Any) -> None:
 def _check_range(value: list[float]) -> None:
     if not value[0] < value[1]:
         raise ValueError(f"the first number must be below the second, got {value[0]:g} and {value[1]:g}.")
-
-
-def element_names(value: Any) -> Any:
-    """Element names of a manifest as ``TensorSemantics`` takes them: TOML has neither None nor classes.
-
-    Raises ValueError with the text of the problem.
-    """
-    if not isinstance(value, list) or all(isinstance(each, str) for each in value):
-        return value
-    return [_named_axis(axis, each) for axis, each in enumerate(value)]
-
-
-def _named_axis(axis: int, value: Any) -> Any:
-    if not isinstance(value, dict):
-        return value or None
-    if list(value) != ["temporal_period_ms"]:
-        raise ValueError(
-            f"the entry of axis {axis} is a table with {', '.join(map(repr, value)) or 'no key'}; an axis of moments "
-            "is written { temporal_period_ms = 20 }."
-        )
-    return TemporalAxis(value["temporal_period_ms"])
 
 
 def _check_element_names(value: Any) -> None:
@@ -453,24 +435,16 @@ def json_schema() -> dict[str, Any]:
     return {"$schema": GenerateJsonSchema.schema_dialect, **schema}
 
 
-def check(data: Mapping[str, Any]) -> tuple[ManifestTable | None, list[tuple[KeyPath, str]]]:
-    """Validate a document by itself.
-
-    Returns: the validated document, None when there are problems; key path and text of each problem.
-    """
+def check(data: Mapping[str, Any]) -> list[tuple[KeyPath, str]]:
+    """Validate a document by itself; key path and text of each problem."""
     try:
-        return ManifestTable.model_validate(data), []
+        ManifestTable.model_validate(data)
     except ValidationError as error:
         problems = [_problem(each) for each in error.errors(include_url=False)]
-    if is_foreign(data):  # nothing else that was found need be true
-        problems = [each for each in problems if each[0] == ("schema",)]
-    return None, problems
-
-
-def is_foreign(data: Mapping[str, Any]) -> bool:
-    """Whether a document is of another schema, so that our rules do not apply to it."""
-    version = data.get("schema", SCHEMA_VERSION)
-    return type(version) is int and version != SCHEMA_VERSION
+        if is_foreign(data):  # nothing else that was found need be true
+            return [each for each in problems if each[0] == ("schema",)]
+        return problems
+    return []
 
 
 def _problem(error: ErrorDetails) -> tuple[KeyPath, str]:
@@ -554,7 +528,3 @@ def _expected(path: KeyPath) -> str:
     if least is None:
         return f"a list of {of}"
     return f"a list of {least} {of}" if least == most else f"a non-empty list of {of}"
-
-
-PORT_HINTS: Final = tuple(each.alias or name for name, each in PortTable.model_fields.items())
-"""Keys of a table in ``[probe] ports``."""

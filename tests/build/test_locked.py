@@ -14,12 +14,15 @@ import pytest
 from build_projects import Project
 
 from leapp import cli, lock
-from leapp._canonical import readable_json
-from leapp.build.locked import Standing, check_built, lock_of
+from leapp._canonical import readable_json, sha256_file
+from leapp.build.cache import Cache, Hit
+from leapp.build.locked import check_built, lock_of
 from leapp.build.plan import BuildPlan, make_plan
 from leapp.build.relock import State, lock_manifests, to_build
+from leapp.build.result import Standing
 from leapp.build.run import build
 from leapp.bundle import read, write
+from leapp.bundle._tree import scan
 from leapp.errors import LockError, LockNotMetError
 from leapp.manifest.load import load_one
 
@@ -287,6 +290,88 @@ def test_a_lock_that_cannot_be_read_ends_a_build_before_it_begins(project, lock_
     assert isinstance(result.error, LockError)
     assert result.exit_code == 2
     assert seen == ["done"]
+
+
+# --- a build that finds its bundle in the cache ----------------------------------------------------------------------
+
+
+def restore(project, **options):
+    """What the cache makes of the bundle that is published, as a command does that has just been started."""
+    (plan,) = plan_of(project, **options).pipelines
+    files = {path: sha256_file(plan.target / path) for path in scan(plan.target).files}
+    told = dict.fromkeys(("checks", "notes", "nodes"), ()) | dict.fromkeys(
+        ("artifacts", "size_bytes", "peak_memory_bytes"), 0
+    )
+    cache = Cache(project.root.parent / "cache")
+    (cache.root / "actions" / "ke").mkdir(parents=True, exist_ok=True)
+    (cache.root / "actions" / "ke" / "key.json").touch()
+    result = cache.restore(plan, Hit(read.load(plan.target).digest, files, told, "2026-01-01T00:00:00Z", "key"))
+    cache.close()
+    assert not cache.trouble()
+    return result
+
+
+@pytest.fixture
+def held(monkeypatch):
+    """How often a bundle was held against its lock, part by part."""
+    calls = []
+    whole = check_built
+
+    def counted(*arguments):
+        calls.append(arguments)
+        return whole(*arguments)
+
+    monkeypatch.setattr("leapp.build.locked.check_built", counted)
+    return calls
+
+
+def test_that_a_lock_is_met_is_found_out_once(project, held):
+    first, second = restore(project), restore(project)
+    assert len(held) == 1
+    assert first.lock == second.lock
+    assert (second.lock.standing, second.lock.locked_version) == (Standing.MET, "1.0.0")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda project: write_lock(project, bundle="1" * 64),
+        lambda project: write_lock(project, version="0.9.0", bundle="1" * 64),
+    ],
+    ids=["bundle", "version"],
+)
+def test_another_lock_is_not_met_because_the_last_one_was(project, held, change):
+    restore(project)
+    change(project)
+    for _ in range(2):  # what is not met is not remembered
+        with pytest.raises(LockNotMetError):
+            restore(project)
+    assert len(held) == 3
+
+
+def test_a_lock_that_was_damaged_is_told_though_it_was_met_before(project, lock_file):
+    restore(project)
+    lock_file.write_text(lock_file.read_text().replace("bundle =", "bundel ="))
+    with pytest.raises(LockError, match="bundel"):
+        restore(project)
+
+
+def test_what_is_met_but_for_something_is_told_each_time(project, held):
+    write_lock(project, platform="linux-aarch64")
+    for _ in range(2):
+        assert restore(project).lock.standing is Standing.NO_SECTION
+    assert len(held) == 2
+
+
+def test_what_was_refused_goes_also_where_the_lock_is_known_to_be_met(project):
+    restore(project)
+    refused = plan_of(project).pipelines[0].refused
+    shutil.copytree(project.root / "dist/p/1.0.0", refused)
+    restore(project)
+    assert not refused.parents[1].exists()
+
+
+# --- leapp check ----------------------------------------------------------------------------------------------------
 
 
 def test_check_reads_the_locks_as_well(project, lock_file, capsys):

@@ -7,7 +7,9 @@ import pytest
 from manifest_cases import BAD, FULL, MINIMAL
 
 from leapp._spec import ExportFormat, Start, StartKind
+from leapp.build.known import Known
 from leapp.errors import ManifestError
+from leapp.manifest import schema
 from leapp.manifest.load import find_root, load, load_one
 from leapp.manifest.model import (
     Choices,
@@ -438,6 +440,64 @@ def test_keys_are_quoted_as_in_toml(path, text):
     assert key_text(path) == text
 
 
+# --- what is known to be valid ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def known(tmp_path):
+    return Known(tmp_path / "known", "judge")
+
+
+@pytest.mark.parametrize("text", [MINIMAL, FULL], ids=["minimal", "full"])
+def test_what_is_known_to_be_valid_gives_the_same_manifest(project, known, text, monkeypatch):
+    path = project / "manifests/known.toml"
+    path.write_text(text)
+    (first,) = load([path], known=known)
+    monkeypatch.setattr(schema, "check", None)  # it is not asked again
+    assert load([path], known=known) == [first]
+    assert first.lines == load([path], known=known)[0].lines
+    (other,) = load([path], known=known, version="9.9.9")
+    assert (other.pipeline.version, other.own_version) == ("9.9.9", first.pipeline.version)
+    with pytest.raises(TypeError):
+        load([path])
+
+
+@pytest.mark.parametrize("case", BAD, ids=lambda case: case.name)
+def test_what_is_wrong_is_told_each_time(project, known, case):
+    path = project / "manifests/bad.toml"
+    path.write_text(case.text)
+    expected = problems_of(load, [path])
+    assert problems_of(load, [path], known=known) == expected
+    assert problems_of(load, [path], known=known) == expected
+
+
+def test_what_hangs_on_the_disk_is_looked_at_each_time(workshop, known):
+    path = workshop / "manifests" / "demo.toml"
+    path.write_text(MINIMAL)
+    load([path], known=known)
+    (workshop / "main.py").unlink()
+    (line,) = problems_of(load, [path], known=known)
+    assert "no file 'main.py'" in line
+    assert line.startswith(f"{path}:5, pipeline.entry: ")
+
+
+def test_a_known_manifest_is_still_held_against_the_others(workshop, known):
+    one, two = (workshop / "manifests" / f"{name}.toml" for name in ("one", "two"))
+    one.write_text(MINIMAL)
+    load([one], known=known)
+    two.write_text(MINIMAL)
+    (line,) = problems_of(load, [one, two], known=known)
+    assert "declares 'demo' 1.0.0 as well" in line
+
+
+def test_other_bytes_are_looked_at(project, known):
+    path = project / "manifests/other.toml"
+    path.write_text(MINIMAL)
+    load([path], known=known)
+    path.write_text(MINIMAL + "[session]\nseeed = 3\n")
+    assert "seeed" in problems_of(load, [path], known=known)[0]
+
+
 # --- cost ----------------------------------------------------------------------------------------------------------
 
 
@@ -456,6 +516,23 @@ def test_loading_is_light(project):
     assert heavy == "[]"
     # About 0.15 s are usual; the bound leaves room for a busy machine.
     assert float(seconds) < 1.0
+
+
+def test_what_is_known_to_be_valid_needs_no_pydantic(project, tmp_path):
+    path = project / "manifests/full.toml"
+    path.write_text(FULL)
+    code = (
+        "import sys, pathlib\n"
+        "from leapp.build.known import Known\n"
+        "from leapp.manifest.load import load\n"
+        "known = Known(pathlib.Path(sys.argv[2]), 'judge')\n"
+        "load([pathlib.Path(sys.argv[1])], known=known)\n"
+        "known.save()\n"
+        "print('pydantic' in sys.modules)\n"
+    )
+    command = [sys.executable, "-c", code, path, tmp_path]
+    said = [subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() for _ in range(2)]
+    assert said == ["True", "False"]
 
 
 def test_the_model_needs_no_pydantic():

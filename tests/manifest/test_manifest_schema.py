@@ -1,6 +1,7 @@
 """The printed JSON Schema, read by an independent library, against the loader."""
 
 import copy
+import dataclasses
 import json
 import tomllib
 
@@ -12,8 +13,10 @@ from manifest_cases import BAD, FULL, MINIMAL
 
 from leapp._canonical import canonical_json
 from leapp.errors import ManifestError
+from leapp.manifest import model, schema
 from leapp.manifest.load import load_one
 from leapp.manifest.schema import json_schema
+from leapp.semantics import PortFacts
 
 
 @pytest.fixture(scope="module")
@@ -145,3 +148,41 @@ def test_both_agree_on_any_change_of_a_good_manifest(validator, project, data):
         problems = [each for each in error.facts["problems"] if not any(text in each.message for text in BEYOND)]
     seen = list(validator.iter_errors(document))
     assert bool(problems) == bool(seen), (problems, [(error.json_path, error.message) for error in seen])
+
+
+# --- the model ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("table", "part"),
+    [
+        (schema.PipelineTable, model.Pipeline),
+        (schema.SessionTable, model.Session),
+        (schema.ProbeTable, model.Probe),
+        (schema.FactsTable, PortFacts),
+        (schema.ExportTable, model.ExportSettings),
+        (schema.NodeTable, model.NodeSettings),
+        (schema.ManifestTable, model.Manifest),
+    ],
+)
+def test_what_is_not_written_down_is_to_the_model_what_the_schema_shows(table, part):
+    """The loader fills nothing in: the model's own defaults stand for what a document leaves out."""
+
+    def plain(value):
+        return [*value] if isinstance(value, tuple) else value
+
+    defaults = {each.name: each.default for each in dataclasses.fields(part)}
+    defaults |= {
+        each.name: each.default_factory()
+        for each in dataclasses.fields(part)
+        if each.default_factory is not dataclasses.MISSING
+    }
+    shown = {name: each.default for name, each in table.model_fields.items() if not each.is_required()}
+    tables = {name for name, each in table.model_fields.items() if each.default_factory is not None}
+    assert {name: plain(defaults[name]) for name in shown if name not in tables} == {
+        name: value for name, value in shown.items() if name not in tables
+    }
+
+
+def test_hints_at_ports_are_those_of_the_schema():
+    assert tuple(each.alias or name for name, each in schema.PortTable.model_fields.items()) == model.PORT_HINTS
