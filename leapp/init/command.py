@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from leapp.errors import ManifestError, ScriptError
+from leapp.init.chain import tool_chain, wishes_of
 from leapp.init.files import VARIABLE, Action, File, manifest_file, noxfile, workflow, write_files
 from leapp.init.script import Script, read_script
-from leapp.init.source import find_source, pins
+from leapp.init.source import find_source, versions
 from leapp.manifest.load import find_root, load
 from leapp.report.text import Cell, counted
 
@@ -80,12 +81,15 @@ def initialize(
     found = None if script is None else read_script(script, root)
     source = find_source()
     files = [] if found is None else [manifest_file(found)]
-    files.append(noxfile(source, pins(), root))
+    wishes, own_index = wishes_of(root)
+    chain = tool_chain(versions(), wishes, own_index=own_index)
+    files.append(noxfile(source, chain, root))
     if ci == "github":
         files.append(workflow(source, root))
     done = tuple(write_files(root, files, force=force))
     if source.local is not None and not source.local.is_relative_to(root):
         notes.append(f"LEAPP runs from {source.local}; other machines need {VARIABLE}, for pip.")
+    notes += chain.notes
     notes += _problems(root, found)
     notes += _not_ignored(root)
     manifest = f"manifests/{found.name}.toml" if found is not None else ""

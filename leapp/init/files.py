@@ -9,17 +9,18 @@ import os
 import re
 import sys
 import tempfile
-import tomllib
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from leapp.errors import NotWrittenByInitError, OutputFileError
+from leapp.init.chain import installed_by, project_install
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
+    from leapp.init.chain import Chain
     from leapp.init.script import Script
     from leapp.init.source import Source
 
@@ -27,6 +28,8 @@ NOXFILE: Final = "noxfile.py"
 WORKFLOW: Final = ".github/workflows/leapp.yml"
 VARIABLE: Final = "LEAPP_REQUIREMENT"
 """Names another source of LEAPP to a written noxfile."""
+NOX_FLOOR: Final = "2025.2.9"
+"""Since then a session may require another one."""
 _BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -123,14 +126,16 @@ def _probe(script: Script) -> list[str]:
     return [*lines, "[probe]", f"args = {{ seed = {script.seed + 1} }}"]
 
 
-def noxfile(source: Source, pins: Mapping[str, str], root: Path) -> File:
+def noxfile(source: Source, chain: Chain, root: Path) -> File:
     """``noxfile.py`` with the sessions ``export`` and ``verify``."""
-    chain = "\n".join(f'    "{name}=={version}",' for name, version in pins.items())
     text = _NOXFILE.format(
         requirement=_requirement(source, root),
         variable=VARIABLE,
-        chain=f"[\n{chain}\n]" if chain else "[]",
-        project=json.dumps(_project_install(root)),
+        nox=NOX_FLOOR,
+        chain="\n".join(("[", *chain.rest, "]")) if chain.rest else "[]",
+        torch=_TORCH.format(arguments=json.dumps(chain.torch)) if chain.torch else "",
+        first='    session.install("--no-deps", *TORCH)  # from there nothing else\n' if chain.torch else "",
+        project=json.dumps(project_install(root)),
     )
     return File(NOXFILE, text)
 
@@ -144,16 +149,11 @@ def _requirement(source: Source, root: Path) -> str:
     return json.dumps(source.requirement)
 
 
-def _project_install(root: Path) -> list[str]:
-    """What pip has to be told for the entries to find what they import."""
-    try:
-        project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))
-    except (OSError, ValueError):
-        project = {}
-    if project.get("project", {}).get("name") or "poetry" in project.get("tool", {}) or (root / "setup.py").is_file():
-        return ["-e", "."]
-    return ["-r", "requirements.txt"] if (root / "requirements.txt").is_file() else []
-
+_TORCH: Final = """\
+# torch without the libraries of graphics cards, which are gigabytes: models are recorded and checked on the CPU. Where
+# the entries need such a card, take the index out; the public one has torch with them.
+TORCH = {arguments}
+"""
 
 _NOXFILE: Final = '''\
 """`nox -l` lists what there is, `nox -s NAME -- ARGUMENTS` runs it. Written by `leapp init`, yours to change."""
@@ -163,38 +163,43 @@ from pathlib import Path
 
 import nox
 
+nox.needs_version = ">={nox}"
+nox.options.sessions = ["export"]
+
 # LEAPP from where it came when this was written. (The name `leapp` on the public index is another package.)
 LEAPP = os.environ.get("{variable}") or {requirement}
-# These decide the bytes of a bundle: change them when you mean to, then `leapp lock --update`.
-TOOL_CHAIN = {chain}
+# These versions decide the bytes of a bundle: change them when you mean to, then `leapp lock --update`.
+{torch}TOOL_CHAIN = {chain}
 # What the entries import.
 PROJECT = {project}
 
-nox.options.sessions = ["export"]
+
+@nox.session(reuse_venv=True, default=False)
+def environment(session):
+    """Install all that into .nox/environment, where the other sessions run."""
+    if session.venv_backend == "none":  # under `nox --no-venv`, what is there is taken
+        return
+{first}    session.install(LEAPP, *TOOL_CHAIN, *PROJECT)
+    if " @ " in LEAPP:  # pip takes one of the same version for this one, whichever commit it is of
+        session.install("--force-reinstall", "--no-deps", LEAPP)
+    os.environ["PATH"] = os.pathsep.join((session.bin, os.environ["PATH"]))
 
 
-@nox.session(reuse_venv=True)
+@nox.session(venv_backend="none", requires=["environment"])
 def export(session):
     """Build all of manifests/ into dist/, each checked and reproduced. Arguments: those of `leapp build`."""
-    install(session)
     leapp(session, "check")
     leapp(session, "build", "--out", "dist", *session.posargs)
 
 
-@nox.session(reuse_venv=True)
+@nox.session(venv_backend="none", requires=["environment"])
 def verify(session):
     """Hold the bundles in dist/ against their digests and locks, build each again, and compare the bytes."""
     bundles = sorted(str(each.parent) for each in Path("dist").glob("*/*/bundle.json"))
     if not bundles:
         session.error("dist/ holds no bundle: `nox -s export` makes them.")
-    install(session)
     leapp(session, "verify", *bundles)
     leapp(session, "reproduce", *bundles, *session.posargs)
-
-
-def install(session):
-    if session.venv_backend != "none":  # under `nox --no-venv`, what is there is taken
-        session.install(LEAPP, *TOOL_CHAIN, *PROJECT)
 
 
 def leapp(session, *arguments):
@@ -204,21 +209,27 @@ def leapp(session, *arguments):
 
 def workflow(source: Source, root: Path) -> File:
     """A GitHub workflow: cache, export, verify, upload."""
-    with_checkout = []
+    with_checkout = ["persist-credentials: false # entries are programs, and need no token"]
     if _mentions(root / ".gitattributes", "filter=lfs"):
         with_checkout.append("lfs: true")
     if (root / ".gitmodules").is_file():
         with_checkout.append("submodules: recursive")
-    checkout = "\n        with:" + "".join(f"\n          {each}" for each in with_checkout) if with_checkout else ""
-    requirement = ""
+    environment = ""
     if source.local is not None and not source.local.is_relative_to(root):
-        requirement = (
+        environment = (
+            f"\n    env:"
             f"\n      # LEAPP came from {_printable(str(source.local))}, which is not there. This variable of the"
             f"\n      # repository says where pip finds it: leapp-build[build] @ git+https://...@COMMIT"
             f"\n      {VARIABLE}: ${{{{ vars.{VARIABLE} }}}}"
         )
-    python = f"{sys.version_info.major}.{sys.version_info.minor}"
-    text = _WORKFLOW.replace("@CHECKOUT@", checkout).replace("@PYTHON@", python).replace("@ENV@", requirement)
+    values = {
+        "CHECKOUT": "".join(f"\n          {each}" for each in with_checkout),
+        "PYTHON": f"{sys.version_info.major}.{sys.version_info.minor}",
+        "ENV": environment,
+        "PINNED": "".join(f"\n            {each}" for each in (NOXFILE, *installed_by(root))),
+        "NOX": NOX_FLOOR,
+    }
+    text = re.sub("@([A-Z]+)@", lambda found: values[found[1]], _WORKFLOW)
     return File(WORKFLOW, text)
 
 
@@ -233,34 +244,41 @@ on:
 permissions:
   contents: read
 
+concurrency: # a newer push ends the run of an older one, but for the default branch
+  group: ${{ github.workflow }}-${{ github.ref }}
+  cancel-in-progress: ${{ github.ref_name != github.event.repository.default_branch }}
+
 jobs:
   bundles:
+    # The branch of a pull request is built when it is pushed, except in forks.
+    if: github.event_name == 'push' || github.event.pull_request.head.repo.full_name != github.repository
     runs-on: ubuntu-24.04 # a fixed image: locks hold digests per platform
-    timeout-minutes: 60
-    env:
-      PIP_EXTRA_INDEX_URL: https://download.pytorch.org/whl/cpu # torch without the libraries of graphics cards@ENV@
+    timeout-minutes: 60@ENV@
     steps:
-      - uses: actions/checkout@v4@CHECKOUT@
-      - uses: actions/setup-python@v5
+      - uses: actions/checkout@v5
+        with:@CHECKOUT@
+      - uses: actions/setup-python@v6
         with:
           python-version: "@PYTHON@"
           cache: pip
-          cache-dependency-path: noxfile.py
+          cache-dependency-path: |@PINNED@
       # Pipelines that nothing changed for are taken from here, not built.
       - uses: actions/cache@v4
         with:
           path: ~/.cache/leapp
           key: leapp-${{ runner.os }}-${{ runner.arch }}-${{ github.sha }}
           restore-keys: leapp-${{ runner.os }}-${{ runner.arch }}-
-      - run: python -m pip install nox
+      - run: python -m pip install "nox>=@NOX@"
       - run: python -m nox -s export
       - run: python -m nox -s verify
+      # Of what a repository may keep, GitHub removes the oldest above 10 GB.
+      - run: .nox/environment/bin/python -m leapp cache gc --max-size 1GB
       - uses: actions/upload-artifact@v4
         if: ${{ !cancelled() }} # of a failed build, what its sessions printed
         with:
           name: bundles
           path: dist/
-          include-hidden-files: true
+          include-hidden-files: true # dist/.logs
           if-no-files-found: ignore
 """
 

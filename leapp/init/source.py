@@ -57,12 +57,12 @@ def find_source(distribution: importlib.metadata.Distribution | None = None, pac
     return Source(f"{DISTRIBUTION}[{EXTRA}]=={distribution.version}")
 
 
-def pins() -> dict[str, str]:
-    """Versions of the tool chain that is installed here; without the part that names a build, as ``+cpu``."""
+def versions() -> dict[str, str]:
+    """Versions of the tool chain that is installed here, with the part that names a build, as ``+cpu``."""
     found = {}
     for name in TOOL_CHAIN:
         try:
-            found[name] = importlib.metadata.version(name).partition("+")[0]
+            found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
     return found

@@ -13,6 +13,7 @@ import yaml
 from packaging.requirements import Requirement
 
 from leapp import cli
+from leapp.init.chain import tool_chain
 from leapp.init.files import Action, manifest_file, noxfile, workflow
 from leapp.init.script import Place, Script
 from leapp.init.source import Source
@@ -39,6 +40,7 @@ if __name__ == "__main__":
     main()
 """
 RELEASED = Source("leapp-build[build]==1.2.0")
+CHAIN = tool_chain({"torch": "2.13.0+cu128", "numpy": "2.4.6"}, {})
 
 
 @pytest.fixture
@@ -180,79 +182,113 @@ def test_arguments_that_are_missing_are_left_to_the_user(here, capsys):
 
 
 def test_the_noxfile_installs_what_runs(tmp_path):
-    text = noxfile(RELEASED, {"torch": "2.13.0"}, tmp_path).text
+    text = noxfile(RELEASED, CHAIN, tmp_path).text
     assert '"leapp-build[build]==1.2.0"' in text
-    assert '    "torch==2.13.0",\n' in text
+    assert 'TORCH = ["torch==2.13.0", "--extra-index-url", "https://download.pytorch.org/whl/cpu"]\n' in text
+    assert '    "numpy==2.4.6",\n' in text
     assert "PROJECT = []" in text
     (tmp_path / "requirements.txt").touch()
-    assert 'PROJECT = ["-r", "requirements.txt"]' in noxfile(RELEASED, {}, tmp_path).text
+    assert 'PROJECT = ["-r", "requirements.txt"]' in noxfile(RELEASED, CHAIN, tmp_path).text
+    (tmp_path / "constraints.txt").touch()
     (tmp_path / "pyproject.toml").write_text('[project]\nname = "mine"\n')
-    assert 'PROJECT = ["-e", "."]' in noxfile(RELEASED, {}, tmp_path).text
+    assert 'PROJECT = ["-e", ".", "-c", "constraints.txt"]' in noxfile(RELEASED, CHAIN, tmp_path).text
 
 
 def test_a_source_inside_the_project_goes_with_it(tmp_path):
     place = tmp_path / "vendor/leapp"
     source = Source(f"leapp-build[build] @ {place.as_uri()}", place)
-    text = noxfile(source, {}, tmp_path).text
+    text = noxfile(source, CHAIN, tmp_path).text
     assert str(tmp_path) not in text
     assert "{Path('vendor/leapp').resolve().as_uri()}" in text
     assert "LEAPP_REQUIREMENT" not in workflow(source, tmp_path).text
 
 
-@pytest.mark.parametrize("source", [RELEASED, Source("leapp-build[build] @ git+https://x.example/l@0")])
-def test_no_bare_name_is_ever_installed(tmp_path, source, monkeypatch):
+GIT = Source("leapp-build[build] @ git+https://x.example/l@0")
+
+
+@pytest.mark.parametrize(("source", "again"), [(RELEASED, False), (GIT, True)], ids=["released", "git"])
+def test_no_bare_name_is_ever_installed(tmp_path, source, again, monkeypatch):
     pytest.importorskip("nox")
     monkeypatch.delenv("LEAPP_REQUIREMENT", raising=False)
+    monkeypatch.setenv("PATH", "/usr/bin")
     names: dict[str, object] = {"__name__": "noxfile"}
     monkeypatch.setattr("nox.registry._REGISTRY", {})
-    exec(noxfile(source, {"torch": "2.13.0"}, tmp_path).text, names)
-    installed: list[str] = []
+    exec(noxfile(source, CHAIN, tmp_path).text, names)
+    installed: list[tuple[str, ...]] = []
 
     class Session:
         venv_backend = "virtualenv"
+        bin = "/environment/bin"
 
         def install(self, *arguments):
-            installed.extend(arguments)
+            installed.append(arguments)
 
-    names["install"](Session())
-    assert installed == [source.requirement, "torch==2.13.0"]
-    assert Requirement(installed[0]).name == "leapp-build"
+    names["environment"].func(Session())
+    assert installed[0] == ("--no-deps", "torch==2.13.0", "--extra-index-url", "https://download.pytorch.org/whl/cpu")
+    assert installed[1] == (source.requirement, "numpy==2.4.6")
+    # Of two commits of one version pip would keep the old one.
+    assert installed[2:] == [("--force-reinstall", "--no-deps", source.requirement)] * again
+    assert Requirement(source.requirement).name == "leapp-build"
+    assert os.environ["PATH"] == "/environment/bin:/usr/bin"
 
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
-    """The written files at work: `nox -s export` and `nox -s verify` of a tiny script, with what is installed here."""
+    """The steps of the written workflow as GitHub runs them, of a tiny script, with the packages that are here."""
     pytest.importorskip("nox")
     folder = tmp_path_factory.mktemp("exported")
     (folder / ".git").mkdir()
     (folder / "tiny.py").write_text(SCRIPT)
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "NOX_DEFAULT_VENV_BACKEND": "none",  # installs nothing
+        "LEAPP_CACHE": str(folder.with_name("cache")),
+        "GITHUB_ACTIONS": "true",
+        "GITHUB_STEP_SUMMARY": str(folder.with_name("summary.md")),
+        "LEAPP_REQUIREMENT": "",  # GitHub's word for a variable that is not there
+    }
+    stand_in = folder / ".nox/environment/bin/python"  # of what an install would have made
+    stand_in.parent.mkdir(parents=True)
+    stand_in.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    stand_in.chmod(0o755)
 
     def run(*command: str) -> subprocess.CompletedProcess:
         return subprocess.run(
-            [sys.executable, "-m", *command],
-            cwd=folder,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
+            command, cwd=folder, env=environment, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
         )
 
-    written = run("leapp", "init", "--ci", "github")
+    written = run(sys.executable, "-m", "leapp", "init", "--ci", "github")
     assert written.returncode == 0, written.stderr
-    return folder, [run("nox", "--no-venv", "-s", each) for each in ("verify", "export", "verify")]
+    document = yaml.load((folder / ".github/workflows/leapp.yml").read_bytes(), Loader=yaml.BaseLoader)  # noqa: S506
+    steps = [each["run"] for each in document["jobs"]["bundles"]["steps"] if "run" in each]
+    too_early = run(sys.executable, "-m", "nox", "-s", "verify")
+    script = folder.with_name("step.sh")
+    done = {}
+    for step in steps:
+        if "pip install" not in step:
+            script.write_text(step)
+            done[step] = run("bash", "-e", str(script))
+    return folder, too_early, done
 
 
-def test_the_written_noxfile_exports_and_verifies_as_it_is(exported):
-    folder, (too_early, export, verify) = exported
+def test_the_written_workflow_exports_and_verifies_as_it_is(exported):
+    folder, too_early, done = exported
     assert too_early.returncode == 1
     assert "dist/ holds no bundle: `nox -s export` makes them." in too_early.stderr
-    assert export.returncode == 0, export.stdout + export.stderr
+    assert [each.returncode for each in done.values()] == [0, 0, 0], [each.stderr for each in done.values()]
     bundle = folder / "dist/tiny/0.1.0"
     assert json.loads((bundle / "bundle.json").read_bytes())["status"] == "ok"
     assert yaml.safe_load((bundle / "tiny.yaml").read_bytes())["pipeline"]["configs"]["frequency"] == 50
-    assert verify.returncode == 0, verify.stdout + verify.stderr
-    assert "ok" in verify.stdout
+    _, verify, gc = done.values()
+    assert "all 5 content files are byte-identical" in verify.stdout
+    assert "objects" in gc.stdout
+    assert not list(folder.glob(".nox/*/pyvenv.cfg"))
+    summary = folder.with_name("summary.md").read_text()
+    assert [line for line in summary.splitlines() if line.startswith("###")] == [
+        "### leapp check", "### leapp build", "### leapp verify", "### leapp reproduce",
+    ]  # fmt: skip
 
 
 # --- the workflow ---------------------------------------------------------------------------------------------------
@@ -273,15 +309,24 @@ def test_the_workflow_caches_exports_verifies_and_uploads(tmp_path):
         "actions/checkout",
         "actions/setup-python",
         "actions/cache",
-        "python -m pip install nox",
+        'python -m pip install "nox>=2025.2.9"',
         "python -m nox -s export",
         "python -m nox -s verify",
+        ".nox/environment/bin/python -m leapp cache gc --max-size 1GB",
         "actions/upload-artifact",
     ]
     assert steps[1]["with"]["python-version"] == f"{sys.version_info.major}.{sys.version_info.minor}"
     assert steps[2]["with"]["path"] == "~/.cache/leapp"
     assert steps[-1]["with"]["path"] == "dist/"
-    assert set(job["env"]) == {"PIP_EXTRA_INDEX_URL"}
+    assert "env" not in job
+    assert steps[-1]["with"]["include-hidden-files"] == "true"  # dist/.logs
+    assert steps[1]["with"]["cache-dependency-path"].split() == ["noxfile.py"]
+    for name in ("requirements.txt", "constraints.txt"):
+        (tmp_path / name).touch()
+    (job,) = parsed(RELEASED, tmp_path)["jobs"].values()
+    assert job["steps"][1]["with"]["cache-dependency-path"].split() == [
+        "noxfile.py", "requirements.txt", "constraints.txt",
+    ]  # fmt: skip
 
 
 def test_the_workflow_sees_large_files_submodules_and_local_sources(tmp_path):
@@ -290,7 +335,9 @@ def test_the_workflow_sees_large_files_submodules_and_local_sources(tmp_path):
     source = Source("leapp-build[build] @ file:///opt/leapp", Path("/opt/leapp"))
     document = parsed(source, tmp_path)
     (job,) = document["jobs"].values()
-    assert job["steps"][0]["with"] == {"lfs": "true", "submodules": "recursive"}
+    assert job["steps"][0]["with"] == {
+        "persist-credentials": "false", "lfs": "true", "submodules": "recursive",
+    }  # fmt: skip
     assert job["env"]["LEAPP_REQUIREMENT"] == "${{ vars.LEAPP_REQUIREMENT }}"
 
 
