@@ -13,6 +13,7 @@ from leapp._canonical import sha256_file
 from leapp._evidence import draw_picture, taken_traces, write_checks, write_evidence
 from leapp._prepare import CompileOptions, PreparedNode, check_nodes, prepared, start_value
 from leapp.bundle import contract, samples, write
+from leapp.bundle.schema import FAILED, PARTIAL
 from leapp.errors import (
     ExportError,
     LeappError,
@@ -96,7 +97,9 @@ def _compiled(session: Session, options: CompileOptions) -> CompileResult:
             contract_file = staging / f"{pipeline.name}.yaml"
             played = _check_pipeline(contract_file, nodes, ticks, reports, options, loaded, errors)
         loaded.clear()
-        status = "ok" if not errors and all(report.ok for report in reports.values()) else "failed"
+        status = "ok" if options.only is None else PARTIAL
+        if errors or not all(report.ok for report in reports.values()):
+            status = FAILED
         write_evidence(session, nodes, staging)
         traces = taken_traces(errors)
         write_checks(session, nodes, ticks, reports, played, traces, staging)

@@ -705,6 +705,7 @@ def _verify(arguments: argparse.Namespace) -> int:
     from leapp.build._messages import error_json
     from leapp.build.locked import check_bundle
     from leapp.bundle.read import load, verify
+    from leapp.bundle.schema import PARTIAL
     from leapp.errors import LockNotMetError
     from leapp.report.text import Cell, Printer
 
@@ -712,7 +713,8 @@ def _verify(arguments: argparse.Namespace) -> int:
         report = verify(path)
         sound = report.ok and report.status == "ok"
         lock, differs = None, None
-        if report.ok:  # a damaged bundle is not what it says that it is
+        # A damaged bundle is not what it says that it is, and part of one never what is locked.
+        if report.ok and report.status != PARTIAL:
             try:
                 lock = check_bundle(load(path), arguments.lock)
             except LockNotMetError as error:

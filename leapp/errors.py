@@ -915,6 +915,14 @@ class NoModelError(RunError, ValueError):
     remedy = "{advice}."
 
 
+class PartialBundleError(RunError, ValueError):
+    """A bundle that ``leapp build --only`` wrote is to be run as if it were a pipeline."""
+
+    exit_code = 2
+    what = "{path} has the models of one node alone: `leapp build --only` wrote it."
+    remedy = "`leapp build MANIFEST` writes all of them; `leapp replay {path}` replays this node."
+
+
 class ModelNotFoundError(RunError, FileNotFoundError):
     """A model file lies neither in the bundle nor in ``model_dirs``."""
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from leapp.build._messages import exit_code_of, head_json
 from leapp.build.locked import check_built, check_bundle, remove_refused
 from leapp.bundle import read, write
+from leapp.bundle.schema import UNFIT
 from leapp.errors import (
     BundlesDifferError,
     LeappError,
@@ -92,7 +93,7 @@ def merge(folders: Sequence[Path], out: Path, plan: BuildPlan | None = None) -> 
         for path in _bundles(folder):
             report = read.verify(path)
             if not report.ok or report.status != "ok":
-                why = "; ".join(str(problem) for problem in report.problems) or f"it is marked as {report.status}"
+                why = "; ".join(str(problem) for problem in report.problems) or UNFIT[report.status]
                 raise MergedBundleError(bundle=path, why=why)
             found.setdefault((report.name, report.version), []).append((path, report.digest))
     plans = {(each.name, each.version): each for each in plan.pipelines} if plan is not None else {}

@@ -19,6 +19,7 @@ from leapp.build.run import build
 from leapp.bundle import read, write
 from leapp.bundle.contract import toolchain
 from leapp.bundle.digests import OS, SESSION_FILE, SYSTEM, built_with, inputs_read
+from leapp.bundle.schema import UNFIT
 from leapp.errors import LeappError, LockNotMetError
 
 if TYPE_CHECKING:
@@ -213,8 +214,10 @@ def to_build(plan: PipelinePlan) -> str:
         return f"{plan.target} holds no bundle"
     try:
         report = read.verify(plan.target)
-        if not report.ok or report.status != "ok":
-            return f"the bundle in {plan.target} is damaged or failed its checks"
+        if not report.ok:
+            return f"the bundle in {plan.target} is damaged"
+        if report.status in UNFIT:
+            return f"the bundle in {plan.target} is marked as {report.status}"
         return "; ".join(_moved(plan, read.load(plan.target)))
     except (LeappError, OSError) as error:
         return f"the bundle in {plan.target} cannot be read: {str(error).splitlines()[0]}"

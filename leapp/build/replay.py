@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from leapp._spec import FORMAT_NAMES, ExportFormat, NodeSpec
 from leapp.bundle import read, samples
-from leapp.bundle.schema import Tolerances, parse_json
+from leapp.bundle.schema import PARTIAL, Tolerances, parse_json
 from leapp.errors import ArtifactLoadError, NoModelError, NoSamplesError, UnknownFormatError, UnknownNodeNameError
 from leapp.export._backend import backend_for
 from leapp.manifest.problems import did_you_mean
@@ -134,7 +134,8 @@ def replay_bundle(
         for name, artifacts in chosen.items()
         if artifacts
     }
-    pipeline = _pipeline(bundle, ticks, chosen, cached, reports, options) if reports else None
+    whole = reports and bundle.status != PARTIAL  # one node alone is no pipeline
+    pipeline = _pipeline(bundle, ticks, chosen, cached, reports, options) if whole else None
     for name, found in pipeline.nodes.items() if pipeline is not None else ():
         if name in reports or not all(each.ok for each in found):
             reports[name] = replace(reports.get(name, NodeReport(name)), pipeline=found)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import glob
 import json
 import os
 import shutil
 import signal
+import stat
 import subprocess
 import tempfile
 import threading
@@ -17,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from leapp._canonical import readable_json, sha256_file
+from leapp._canonical import canonical_json, readable_json, sha256, sha256_file
 from leapp._version import __version__
 from leapp.build._messages import READS_FILE, EndingKind, ProbeRequest, SessionRequest
 from leapp.build.isolate import FRESH, GRACE_S, HowEnded, ProcessKind, run_session, session_environment
@@ -29,6 +31,7 @@ from leapp.build.result import CacheNote, Checked, PipelineResult, Stage
 from leapp.build.warm import WarmStarter
 from leapp.bundle import read, write
 from leapp.bundle.digests import SESSION_FILE
+from leapp.bundle.schema import FAILED
 from leapp.errors import (
     BuildCancelledError,
     BuildError,
@@ -364,12 +367,34 @@ def _place(plan: PipelinePlan) -> Iterator[Path]:
             yield scratch
     else:
         # Kept when the stages succeed: its path is what the user asked for.
-        scratch = Path(tempfile.mkdtemp(prefix=f"leapp-{plan.name}-"))
+        prefix = _only_prefix(plan)
+        scratch = Path(tempfile.mkdtemp(prefix=prefix))
         try:
             yield scratch
         except BaseException:
             shutil.rmtree(scratch, ignore_errors=True)
             raise
+        _remove_older(scratch, prefix)
+
+
+def _only_prefix(plan: PipelinePlan) -> str:
+    """The beginning of the names of all scratch folders for one node of one manifest."""
+    which = sha256(canonical_json([str(plan.manifest.path), plan.name, plan.only]))
+    return f"leapp-only-{plan.name}-{which[:12]}-"
+
+
+def _remove_older(scratch: Path, prefix: str) -> None:
+    """Of all bundles of one node alone, keep the one that was just made and the one before, to be compared with it."""
+    found: list[tuple[float, Path]] = []
+    for folder in scratch.parent.glob(f"{glob.escape(prefix)}*"):
+        with contextlib.suppress(OSError):  # others may remove theirs at the same time
+            status = folder.lstat()
+            # Where all write to one folder, a name is no proof that it is ours.
+            finished = any(read.is_bundle(each) for each in folder.iterdir())
+            if folder != scratch and stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and finished:
+                found.append((status.st_mtime, folder))
+    for _, folder in sorted(found)[:-1]:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _trace(context: _Context, scratch: Path, starts: Mapping[str, str] | None = None) -> _Traced:
@@ -593,7 +618,7 @@ def _error_of(context: _Context, outcome: SessionOutcome) -> LeappError | None:
     if outcome.how is HowEnded.CANCELLED:
         return BuildCancelledError(manifest=manifest.shown)
     refused = ending is not None and ending.kind is EndingKind.REFUSED
-    sound = outcome.compiled is not None and outcome.compiled.status == "ok"
+    sound = outcome.compiled is not None and outcome.compiled.status != FAILED
     if ending is not None and refused and not (sound and ending.error_class != SecondSessionError.__name__):
         return ending.error() or BuildError(detail=ending.text)
     if outcome.compiled is not None:
@@ -662,7 +687,7 @@ def _check(context: _Context, traced: _Traced) -> PipelineResult:
         problems = "; ".join(str(problem) for problem in report.problems)
         raise BundleFormatError(path=traced.folder, why=problems)
     bundle = read.load(traced.folder)
-    if bundle.status != "ok":
+    if bundle.status == FAILED:
         failing = [row for row in traced.checks if not row.ok]
         count = len({row.node for row in failing}) or 1
         raise _Stopped(
@@ -740,7 +765,8 @@ def _add_evidence(context: _Context, traced: _Traced) -> None:
 def _publish(context: _Context, traced: _Traced, result: PipelineResult) -> PipelineResult:
     plan = context.plan
     if plan.only is not None:
-        return replace(result, bundle=traced.folder)
+        note = f"Built for node {plan.only!r} alone: neither probed with other data nor reproduced."
+        return replace(result, bundle=traced.folder, notes=(*result.notes, note))
     if context.cancel.is_set():
         raise BuildCancelledError(manifest=plan.manifest.shown)
     lock = _held_against_lock(context, traced.folder) if plan.locked else None

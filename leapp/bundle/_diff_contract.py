@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from leapp.bundle._difference import Cause, Change, Finding, Step
 from leapp.bundle.digests import WIRES, node_settings, pipeline_contract
+from leapp.bundle.schema import PARTIAL, UNFIT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -114,7 +115,7 @@ def head(a: Bundle, b: Bundle) -> Iterator[Finding]:
     if a.version != b.version:
         yield _differs("", "version", a.version, b.version, kind="version", step=Step.NONE)
     if a.status != b.status:
-        note = "" if b.status == "ok" else "a check of its build did not pass: not to be released"
+        note = UNFIT.get(b.status, "")
         yield _differs("", "status", a.status, b.status, kind="status", step=Step.NONE, note=note)
 
 
@@ -128,7 +129,7 @@ def contract_findings(a: Bundle, b: Bundle, matched: Matched) -> Iterator[Findin
         yield _differs("", "order of nodes", _list(first), _list(second), kind="nodes-reordered", step=Step.PATCH)
     for old, new in matched.nodes.items():
         yield from _node_ports(a, b, old, new, matched)
-        yield from _settings(new, node_settings(a.nodes[old]), node_settings(b.nodes[new]))
+        yield from _settings(new, *_comparable((a, node_settings(a.nodes[old])), (b, node_settings(b.nodes[new]))))
     yield from _wires(a, b, matched)
     yield from _configs(a, b)
 
@@ -454,6 +455,12 @@ def _rotation_orders(old: Any, new: Any) -> tuple[str, str] | None:
 
 
 # --- settings ------------------------------------------------------------------------------------------------------
+
+
+def _comparable(*sides: tuple[Bundle, dict[str, Any]]) -> list[dict[str, Any]]:
+    """Settings of one node in two bundles, without its models where a build of another node alone left them out."""
+    left_out = any(bundle.status == PARTIAL and not settings["artifacts"] for bundle, settings in sides)
+    return [settings | ({"artifacts": []} if left_out else {}) for _, settings in sides]
 
 
 def _settings(node: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Finding]:

@@ -222,7 +222,7 @@ def _said(found: BundleDiff, group: str) -> Iterator[str]:
     """A line for each node that something of the group changed in; the pipeline itself is a node without a name."""
     mine = [each for each in found.findings if group_of(each) == group]
     if group == "about":
-        yield from (each.short() for each in mine)
+        yield from (each.text() for each in mine)
         return
     for node in dict.fromkeys(each.node for each in mine):
         some = sorted((each for each in mine if each.node == node), key=lambda each: -each.step)

@@ -26,6 +26,7 @@ from leapp.bundle._tree import (
 from leapp.bundle.contract import parameters, parse_contract, port_fields
 from leapp.bundle.schema import (
     MAX_METADATA_BYTES,
+    UNFIT,
     BundleManifest,
     EvidenceIndex,
     Fields,
@@ -310,7 +311,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """What ``verify`` found. A bundle of status ``failed`` can be whole: look at ``status`` as well."""
+    """What ``verify`` found. A bundle that is not to be used can be whole: look at ``status`` as well."""
 
     path: Path
     name: str
@@ -388,8 +389,8 @@ def _verify(folder: Path) -> VerifyReport:
             problems.append(Problem(ProblemKind.EVIDENCE_EXTRA, path, "the evidence index does not list it"))
     untouched = set(expected) & set(tree.files) - {problem.path for problem in problems}
     problems += _Structure(folder, manifest, untouched).problems()
-    if manifest.status != "ok":
-        notes.append("the bundle is whole, but a check of its build failed: status failed")
+    if manifest.status in UNFIT:
+        notes.append(f"the bundle is whole; status {manifest.status}: {UNFIT[manifest.status]}")
     return VerifyReport(
         folder,
         manifest.name,

@@ -30,7 +30,14 @@ READER_LEVEL: Final = 1
 BROUGHT: Final = "brought"
 """How an artifact was made that a node brought along."""
 
-STATUSES: Final = ("ok", "failed")
+FAILED: Final = "failed"
+PARTIAL: Final = "partial"
+UNFIT: Final = {
+    FAILED: "a check of its build did not pass: do not deploy it",
+    PARTIAL: "it has the models of one node alone, as `leapp build --only` writes them; `leapp build` writes all",
+}
+"""Statuses of bundles that are not to be used, each with the reason in words."""
+STATUSES: Final = ("ok", *UNFIT)
 
 MAX_METADATA_BYTES: Final = 64 << 20
 """No honest metadata file comes near; a larger one is refused before it is read."""
@@ -69,7 +76,7 @@ class BundleManifest:
     requires: int
     """The reader level that is needed to load the bundle."""
     status: str
-    """``ok`` or ``failed``."""
+    """``ok``, or one of ``UNFIT``."""
     name: str
     version: str
     files: tuple[FileEntry, ...]

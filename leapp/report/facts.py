@@ -12,6 +12,7 @@ from leapp._spec import NodeSpec
 from leapp.bundle.contract import parse_contract
 from leapp.bundle.read import parse_node_manifest
 from leapp.bundle.samples import read_tensors
+from leapp.bundle.schema import FAILED
 from leapp.report.checks import CheckRow, played_text, rows_of_checks
 
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ def collect(folder: Path) -> Facts:
     return Facts(
         name=runtime_file.stem,
         version=bundle.get("version", ""),
-        status=bundle.get("status") or ("ok" if all(row.ok for row in checks) else "failed"),
+        status=bundle.get("status") or ("ok" if all(row.ok for row in checks) else FAILED),
         digest=bundle.get("digest", ""),
         nodes=nodes,
         data_flow=pipeline["data_flow"],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from leapp.bundle.schema import BROUGHT
+from leapp.bundle.schema import BROUGHT, UNFIT
 from leapp.report.facts import shape_text, value_text
 from leapp.report.text import Cell, counted, size_text
 
@@ -27,8 +27,9 @@ def show(facts: Facts, printer: Printer) -> None:
         "  ",
         Cell(facts.status, "good" if facts.status == "ok" else "bad"),
     )
-    if facts.status != "ok":
-        printer.line(Cell("A check of its build did not pass: do not deploy it.", "bad"))
+    if facts.status in UNFIT:
+        why = UNFIT[facts.status]
+        printer.line(Cell(f"{why[0].upper()}{why[1:]}.", "bad"))
         for row in facts.checks:
             if not row.ok:
                 printer.line(Cell(f"  {row.node} ({row.format}) {row.port}: {row.note}", "bad"))

@@ -12,6 +12,7 @@ from leapp.bundle._mistaken import no_bundle
 from leapp.bundle._tree import BUNDLE_FILE, path_problem
 from leapp.bundle.contract import NO_MODELS, NOT_A_MAP, parse_contract
 from leapp.bundle.read import Bundle, load
+from leapp.bundle.schema import FAILED
 from leapp.errors import (
     BundleFormatError,
     FailedBundleWarning,
@@ -100,7 +101,7 @@ def open_files(path: Path | str, model_dirs: Sequence[Path | str] = ()) -> Files
         bundle = load(path)
         named = folder / bundle.contract_file
         if path.suffix not in _SUFFIXES or path.is_dir() or path.name == named.name:
-            if bundle.status != "ok":
+            if bundle.status == FAILED:
                 warnings.warn(FailedBundleWarning(path=bundle.folder), stacklevel=3)
             return Files(named, bundle.contract, bundle.name, folders, bundle)
         why = f"the runtime file of the bundle in this folder is {named.name}"

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +19,8 @@ from build_projects import Project
 from leapp import cli, errors
 from leapp.build import run
 from leapp.build.plan import make_plan
-from leapp.build.run import LOG_FOLDER, build
+from leapp.build.relock import to_build
+from leapp.build.run import LOG_FOLDER, _only_prefix, _place, build
 from leapp.bundle import read
 from leapp.bundle.schema import Tolerances
 from leapp.errors import EntryFailedError, NothingAnnotatedError, SecondSessionError, UnknownNodeError, ValidationError
@@ -319,11 +323,63 @@ def test_only_writes_one_node_in_a_scratch_folder_and_publishes_nothing(here, ca
     assert {row["node"] for row in record["checks"]} == {"policy"}
     assert not bundle.is_relative_to(here.root)
     assert not (here.root / "dist" / "good").exists()
+    assert any("neither probed with other data nor reproduced" in note for note in record["notes"])
 
-    assert cli.main(["build", "manifests/good.toml", "--only", "ghost", "--json"]) == 2
+    # What lies there is no pipeline: it may be looked at, and neither run, gathered nor locked.
+    assert read.load(bundle).status == "partial"
+    assert cli.main(["verify", str(bundle), "--json"]) == 1
+    verified = json.loads(capsys.readouterr().out)
+    assert (verified["status"], verified["problems"]) == ("partial", [])
+    assert "one node alone" in verified["notes"][0]
+    for verb in (["run", str(bundle)], ["run", str(bundle / "good.yaml")]):
+        assert cli.main([*verb, "--json"]) == 2
+        error = json.loads(capsys.readouterr().out)["error"]
+        assert error["class"] == "PartialBundleError"
+        assert "leapp build MANIFEST" in error["message"]
+    shutil.copytree(bundle, here.root / "shard" / "good" / "1.0.0")
+    assert cli.main(["build", "--merge", "shard"]) == 1
+    assert "one node alone" in capsys.readouterr().err
+    assert "partial" in to_build(dataclasses.replace(here.plan("good"), target=Path("shard/good/1.0.0")))
+    assert cli.main(["replay", str(bundle), "--json"]) == 0
+    replayed = json.loads(capsys.readouterr().out)
+    assert ({row["node"] for row in replayed["checks"]}, replayed["pipeline"]) == ({"policy"}, None)
+    assert cli.main(["inspect", str(bundle)]) == 1
+    assert "one node alone" in capsys.readouterr().out
+
+    assert cli.main(["build", "manifests/good.toml", "--only", "polcy", "--json"]) == 2
     error = json.loads(capsys.readouterr().out)["error"]
     assert error["class"] == "OnlyNodeError"
-    assert "estimator, policy" in error["message"]
+    assert "Did you mean 'policy'? Nodes that were recorded: estimator, policy" in error["message"]
+
+
+def test_of_the_folders_of_one_node_the_last_two_stay(here, monkeypatch):
+    place = here.root / "tmp"
+    monkeypatch.setattr("tempfile.tempdir", str(place))
+    plan = dataclasses.replace(here.plan("good"), only="policy")
+    other = dataclasses.replace(plan, only="estimator")
+
+    def one(plan, *, fails=False):
+        with contextlib.suppress(ZeroDivisionError), _place(plan) as scratch:
+            (scratch / "good").mkdir()
+            if fails:
+                raise ZeroDivisionError
+            keys = ("schema", "requires", "name", "version", "files", "digest")
+            (scratch / "good" / "bundle.json").write_text(json.dumps(dict.fromkeys(keys, 1)))
+        return scratch
+
+    place.mkdir()
+    kept = one(other)
+    started = place / f"{_only_prefix(plan)}at-work"  # another build of the same node that has not got far
+    started.mkdir()
+    foreign = place / f"{_only_prefix(plan)}link"
+    foreign.symlink_to(kept)
+    made = [one(plan) for _ in range(3)]
+    for at, each in enumerate(made):
+        os.utime(each, (at, at)) if each.exists() else None
+    last = one(plan)
+    failed = one(plan, fails=True)
+    assert not failed.exists()
+    assert {*place.iterdir()} == {kept, started, foreign, made[2], last}
 
 
 def test_foreign_folders_are_left_alone(here, capsys):

@@ -63,7 +63,7 @@ def test_unknown_keys_of_a_later_schema_are_ignored() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"status": "fine"}, "status: expected one of ok, failed, got 'fine'"),
+        ({"status": "fine"}, "status: expected one of ok, failed, partial, got 'fine'"),
         ({"status": 3}, "status: expected a string, got an integer"),
         ({"schema": True}, "schema: expected an integer, got a boolean"),
         ({"schema": -1}, "schema: expected zero or more"),

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from leapp.bundle import read, write
+from leapp.bundle.schema import UNFIT
 from leapp.errors import (
     BundleDigestError,
     BundleFormatError,
@@ -214,12 +215,13 @@ def test_content_cannot_hide_in_the_evidence_index(bundle: Path) -> None:
     assert ("evidence-changed", "evidence/index.json") in found(bundle)
 
 
-def test_a_failed_bundle_is_whole_and_says_so(tmp_path: Path) -> None:
-    make(tmp_path / "b", status="failed")
+@pytest.mark.parametrize(("status", "why"), UNFIT.items())
+def test_a_bundle_that_is_not_to_be_used_is_whole_and_says_so(tmp_path: Path, status: str, why: str) -> None:
+    make(tmp_path / "b", status=status)
     report = read.verify(tmp_path / "b")
     assert report.ok
-    assert report.status == "failed"
-    assert "a check of its build failed" in report.notes[0]
+    assert report.status == status
+    assert report.notes[0] == f"the bundle is whole; status {status}: {why}"
 
 
 def node_json(change: Callable[[Any], Any], node: str = "policy") -> Callable[[Path], None]:

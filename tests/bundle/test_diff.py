@@ -12,7 +12,7 @@ from bundle_cases import TOOLCHAIN, make, manifest_of, reseal, rewrite_json, rew
 
 from leapp._canonical import readable_json
 from leapp.bundle import read, write
-from leapp.bundle.diff import BundleDiff, Cause, Change, diff
+from leapp.bundle.diff import BundleDiff, Cause, Change, diff, explain
 from leapp.bundle.samples import RawTensor, write_tensors
 from leapp.errors import BundleDigestError, BundleFormatError, NotABundleError
 
@@ -222,8 +222,26 @@ def test_version_and_status_are_contract(tmp_path):
     assert not found.equal
     assert [each.text() for each in found.findings] == [
         "version: 1.0.0 -> 2.0.0",
-        "status: ok -> failed; a check of its build did not pass: not to be released",
+        "status: ok -> failed; a check of its build did not pass: do not deploy it",
     ]
+    assert explain(found)[:2] == [each.text() for each in found.findings]
+
+
+def test_models_that_a_build_of_one_node_left_out_are_no_difference(tmp_path):
+    make(tmp_path / "a")
+    make(tmp_path / "b")
+    rewrite_json(tmp_path / "b/nodes/policy/manifest.json", lambda manifest: manifest.update(artifacts=[]))
+
+    def gone(status):
+        rewrite_json(tmp_path / "b/bundle.json", lambda bundle: bundle.update(status=status))
+        reseal(tmp_path / "b")
+        found = diff(tmp_path / "a", tmp_path / "b")
+        return [each.node for each in found.findings if each.kind == "format-removed"], explain(found)[0]
+
+    assert gone("ok")[0] == ["policy"]
+    nodes, said = gone("partial")
+    assert nodes == []
+    assert said.startswith("status: ok -> partial; it has the models of one node alone")
 
 
 def test_a_node_and_its_files_that_only_one_has(tmp_path):
