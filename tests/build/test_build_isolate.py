@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from leapp.build._messages import EndingKind
-from leapp.build.isolate import HowEnded, environment_digests, session_environment
+from leapp.build.isolate import FRESH, HowEnded, Launch, Process, environment_digests, session_environment
 from leapp.build.observe import is_local
 
 
@@ -133,23 +133,45 @@ def test_users_traceback_has_none_of_our_frames(project):
     assert ending.traceback in outcome.log.read_text()
 
 
+class OnceItPrinted:
+    """Fresh interpreters, started for as long as it takes them to print so many words: a loaded machine takes its time.
+
+    A session's time counts from when it is started.
+    """
+
+    def __init__(self, words: int) -> None:
+        self.words = words
+
+    def start(self, launch: Launch) -> Process:
+        process = FRESH.start(launch)
+        while len(launch.log.read_text().split()) < self.words and not process.has_exited():
+            time.sleep(0.05)
+        return process
+
+
 def test_time_out_ends_the_whole_tree(project):
     """Also a child that ignores the polite signal, and one that left the process group."""
     project.source(
         "entry.py",
         """
-        import signal, subprocess, time
+        import subprocess, time
+
+        CODE = '''
+        import os, signal, time
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        print(os.getpid(), flush=True)
+        time.sleep(60)
+        '''
 
         def main():
-            code = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
-            inside = subprocess.Popen([sys.executable, "-c", code])
-            outside = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
-            print(inside.pid, outside.pid, flush=True)
+            for outside in (False, True):
+                subprocess.Popen([sys.executable, "-c", CODE], start_new_session=outside)
             time.sleep(60)
         """,
+        head="import sys\n",
     )
-    project.manifest("slow", "entry.py:main", timeout_s=6)
-    outcome = project.session("slow")
+    project.manifest("slow", "entry.py:main", timeout_s=0.5)
+    outcome = project.session("slow", starter=OnceItPrinted(2))
     assert outcome.how is HowEnded.TIMEOUT
     assert outcome.ending is None
     pids = [int(word) for word in outcome.log.read_text().split()]
