@@ -253,9 +253,10 @@ def not_proved(
             return f"not all that it reads could be seen: {each.gaps[0]}"
         if each.started:
             return f"it started another program ({each.started[0]}), whose reads are not seen"
-        written = [one.path for one in each.written if not _is_in(root / one.path, ignored)]
+        written = [one for one in each.written if not _is_in(root / one.path, ignored)]
         if written:
-            return f"it writes outside its session's folders ({written[0]})"
+            who = "it" if not (each.mixed and all(one.native for one in written)) else "it or some other process"
+            return f"{who} writes outside its session's folders ({written[0].path})"
         if each.undeclared:
             return f"it reads {each.undeclared[0].path}, which its manifest does not name"
     if not reproduction.complete:

@@ -1,10 +1,14 @@
 """Which files a session read and wrote, proved as far as a process can prove it about itself.
 
-Two witnesses. An audit hook sees every file that Python opens, lists, writes, renames or removes, wherever it lies.
-File-system notification (``_inotify``) sees what native code and other processes do with the project's files and with
-declared inputs. What neither can see: a file outside the project that is declared nowhere and that native code or
-another process reads; whether a path exists (``os.path.exists`` raises no event); which process it was: a file of the
-project that an editor or another build opens meanwhile counts as read.
+Three witnesses. An audit hook sees every file that Python opens, lists, writes, renames or removes, wherever it lies.
+File-system notification (``_inotify``) sees what becomes of the project's files and of declared inputs, also by native
+code and other processes. The kernel tells which of that was done by the session's own processes (``_openers``): what an
+editor, another session or another build does in the project at the same time is none of the session's. Where the kernel
+cannot tell, all that notification saw counts as read, and ``Reads.mixed`` says why.
+
+What none of them can see: a file outside the project that is declared nowhere and that native code or another process
+reads; whether a path exists (``os.path.exists`` raises no event); what a process reads that ran before and that the
+session only talks to.
 
 Sorted out of what was read, because the record of the tool chain stands for it: the interpreter with its library and
 its site-packages (``tool_chain_folders``), this package, everything in ``SYSTEM_FOLDERS`` and ``SYSTEM_FILES``, and
@@ -38,6 +42,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import leapp
 from leapp._canonical import canonical_json, sha256
 from leapp.build._inotify import Happened, Seen, Watch
+from leapp.build._openers import Openers, Told
 from leapp.errors import ChangedInputError, UndeclaredInputError
 from leapp.manifest.model import matches
 
@@ -92,7 +97,7 @@ class Lister(StrEnum):
     IMPORT = "import"
     """Python's import system, looking for modules."""
     NATIVE = "native"
-    """Native code or another process."""
+    """Native code, or a process that the session started; any process where ``Reads.mixed`` says so."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -104,7 +109,8 @@ class FileRead:
     sha256: str
     size_bytes: int
     native: bool = False
-    """Seen by notification alone: native code or another process opened it."""
+    """Not opened through Python by the session's own process: by native code, or by a process that it started. Where
+    ``Reads.mixed`` says so, perhaps by a process that has nothing to do with it."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -158,6 +164,9 @@ class Reads:
     """Other programs that the session started: what they read outside the project was not seen."""
     gaps: tuple[str, ...] = ()
     """Why it is not proved that all reads of project files are here; empty when it is."""
+    mixed: tuple[str, ...] = ()
+    """Why what is ``native`` here may be the work of processes that have nothing to do with the session; empty when it
+    is the session's own."""
 
     @property
     def complete(self) -> bool:
@@ -183,6 +192,7 @@ class Reads:
             written=tuple(Written(**each) for each in record["written"]),
             started=tuple(record["started"]),
             gaps=tuple(record["gaps"]),
+            mixed=tuple(record.get("mixed", ())),  # records of old do not say
         )
 
     def require_declared(self, manifest: str) -> None:
@@ -238,6 +248,7 @@ class ReadRecorder:
         self._inside: set[int] = set()
         self._real_folder = functools.cache(os.path.realpath)
         self._watch: Watch | str = "it was not started"
+        self._openers: Openers | str = "it was not started"
         self._began_ns = 0
         self._first_folder = ""
         self._switch: Callable[[bool], None] | None = None
@@ -249,15 +260,32 @@ class ReadRecorder:
         # Anything that changes from here on carries a later time.
         self._began_ns = time.time_ns()
         self._first_folder = os.getcwd()  # noqa: PTH109  # text is what the hook works with
-        outside = (path for path in self._declared if not _is_below(path, self._root))
+        outside = [path for path in self._declared if not _is_below(path, self._root)]
+        self._openers = Openers.begin()
         self._watch = Watch.start(
             self._root,
             skip_names=SKIPPED_NAMES,
             skip_paths=[*self._own, *self._tools, *(f"{self._root}/{name}" for name in SKIPPED_AT_ROOT)],
             files=outside,
         )
+        self._attach(outside)
         time.sleep(max(0.0, _TICK_S - (time.time_ns() - self._began_ns) / 1e9))
         self._switch = self._add_hook()
+
+    def _attach(self, outside: Iterable[str]) -> None:
+        """Have the kernel tell what this process opens, where there is something to be told apart."""
+        openers = self._openers
+        if isinstance(openers, str):
+            return
+        if isinstance(self._watch, str):
+            openers.close()
+            self._openers = "there is no file-system notification"
+        elif why := openers.attach(self._root, outside):
+            self._openers = why
+
+    def told(self, paths: Iterable[str]) -> Told | str:
+        """Which of these paths, and what else, are the session's own doing; in words why that is not known."""
+        return self._openers if isinstance(self._openers, str) else self._openers.told(paths)
 
     def snapshot(self) -> Reads:
         """What was read until now; recording goes on.
@@ -292,6 +320,8 @@ class ReadRecorder:
             self._switch(False)
         if isinstance(self._watch, Watch):
             self._watch.close()
+        if isinstance(self._openers, Openers):
+            self._openers.close()
 
     def _add_hook(self) -> Callable[[bool], None]:
         """Add the audit hook; gives the switch that turns it off.
@@ -348,6 +378,8 @@ class ReadRecorder:
                 switch(False)
                 if isinstance(self._watch, Watch):
                     self._watch.close()
+                if isinstance(self._openers, Openers):
+                    self._openers.in_child()
 
         sys.addaudithook(hook)
         if hasattr(os, "register_at_fork"):
@@ -488,6 +520,7 @@ class _Sorting:
         # Other threads go on noting while we sort.
         self._writes = dict(recorder._raw.writes)
         self._seen = seen
+        self._told: Told | str = "it was not asked"
         self._watched = isinstance(recorder._watch, Watch)
         self._links: dict[str, str] = {}
         self._folder = functools.cache(self._resolve)
@@ -510,6 +543,7 @@ class _Sorting:
                 text = f"{self._recorder._first_folder}/{text}"
             for place in self._stands_for(text):
                 order.setdefault(self._resolve(place), index)
+        self._told = self._recorder.told(path for path in self._seen.paths if path not in order)
         for path in self._native():
             if path not in order:
                 order.setdefault(self._resolve(path), None)
@@ -538,12 +572,27 @@ class _Sorting:
             written=written,
             started=tuple(sorted(raw.started)),
             gaps=tuple(sorted({*self._seen.gaps, *failures})),
+            mixed=(self._told,) if self._watched and isinstance(self._told, str) else (),
         )
+
+    def _opened_here(self, path: str) -> bool:
+        """Whether a path that notification saw was opened by the session, as far as that can be told."""
+        return isinstance(self._told, str) or path in self._told.opened
+
+    def _changed_here(self, path: str) -> bool:
+        """The same of a path that was written, made, renamed or removed, by itself or with a folder above it."""
+        if isinstance(self._told, str):
+            return True
+        return any(each in self._told.changed for each in (path, *map(str, Path(path).parents)))
+
+    def _made_here(self, path: str) -> bool:
+        """Whether native code of the session or a process of it made a file: no input, then."""
+        return bool(self._seen.paths.get(path, 0) & Happened.CREATED) and self._changed_here(path)
 
     def _native(self) -> Iterator[str]:
         """Files that notification saw being read, and those that are mapped into memory right now."""
         for path, happened in self._seen.paths.items():
-            if happened & Happened.LISTED or happened & Happened.CREATED:
+            if happened & Happened.LISTED or not self._opened_here(path) or self._made_here(path):
                 continue
             write = self._writes.get(path)
             if write is not None:
@@ -605,8 +654,8 @@ class _Sorting:
         shown = self._shown(path)
         write = self._writes.get(path)
         happened = self._seen.paths.get(path, 0)
-        if write is None and happened & Happened.CREATED:
-            return  # made while the session ran, by native code or another process of it
+        if write is None and self._made_here(path):
+            return
         before: tuple[str, int] | None = None
         if write is not None:
             read_first = position is not None and position < write.reads_before
@@ -633,10 +682,10 @@ class _Sorting:
             if before != now:
                 self._changes[shown] = "the entry itself wrote to it"
         elif position is not None and self._changed_by_others(status, happened):
-            # Of a file that only notification saw, nobody knows which process opened it: an editor at work on some
-            # other file of the project must not fail a build. It counts with its last bytes, and the reproduction,
-            # which starts from those, tells whether that mattered.
-            self._changes[shown] = "written by native code, or by another process"
+            # Of a file that only notification saw, it may not be known which process opened it: an editor at work on
+            # some other file of the project must not fail a build. It counts with its last bytes, and the
+            # reproduction, which starts from those, tells whether that mattered.
+            self._changes[shown] = self._whose(path)
         found = FileRead(shown, now[0], now[1], native=position is None)
         declared = self._recorder._declared.get(path)
         if inside:
@@ -645,6 +694,13 @@ class _Sorting:
             self._declared.append(found)
         else:
             self._undeclared.append(found)
+
+    def _whose(self, path: str) -> str:
+        if isinstance(self._told, str):
+            return "written by native code, or by another process"
+        if self._changed_here(path):
+            return "written by native code of the entry, or by a program that it started"
+        return "written by a process that has nothing to do with the entry"
 
     def _changed_by_others(self, status: os.stat_result, happened: int) -> bool:
         if happened & Happened.REPLACED:
@@ -667,11 +723,10 @@ class _Sorting:
         found = {(self._resolve(path), by): None for path, by in listed}
         python = {path for path, _ in found}
         for path, happened in self._seen.paths.items():
-            if happened & Happened.LISTED and path not in python:
+            if happened & Happened.LISTED and path not in python and self._opened_here(path):
                 found[path, Lister.NATIVE] = None
         for path, by in found:
-            created = self._seen.paths.get(path, 0) & Happened.CREATED
-            if not _is_below(path, self._root) or self._is_foreign(path) or created:
+            if not _is_below(path, self._root) or self._is_foreign(path) or self._made_here(path):
                 continue
             if path in self._writes and not self._writes[path].existed:
                 continue
@@ -715,6 +770,8 @@ class _Sorting:
             if not happened & (Happened.WRITTEN | Happened.REMOVED):
                 continue
             if path in self._writes or self._is_foreign(path) or os.path.isdir(path):  # noqa: PTH112
+                continue
+            if not self._changed_here(path):
                 continue
             created = bool(happened & Happened.CREATED)
             if happened & Happened.REMOVED:

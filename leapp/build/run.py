@@ -469,10 +469,18 @@ def _without(reads: Reads | None, others: Mapping[str, str]) -> Reads | None:
 
 def _writes(reads: Reads | None) -> Iterator[str]:
     """A session that writes into the project may find it there the next time."""
-    written = [each.path for each in reads.written] if reads is not None else []
-    if written:
-        more = f" and {len(written) - 5} more" if len(written) > 5 else ""
-        yield f"The entry wrote outside its session's folders: {', '.join(written[:5])}{more}."
+    if reads is None:
+        return
+    perhaps = [each.path for each in reads.written if each.native and reads.mixed]
+    if surely := [each.path for each in reads.written if each.path not in perhaps]:
+        yield f"The entry wrote outside its session's folders: {_first(surely)}."
+    if perhaps:
+        yield f"While the entry ran, its native code or some other process wrote to the project: {_first(perhaps)}."
+
+
+def _first(paths: Sequence[str], most: int = 5) -> str:
+    more = f" and {len(paths) - most} more" if len(paths) > most else ""
+    return ", ".join(paths[:most]) + more
 
 
 def _probe(context: _Context, traced: _Traced) -> _Probed:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from build_projects import Project
+from read_sessions import Session
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -15,3 +16,8 @@ if TYPE_CHECKING:
 def project(tmp_path: Path) -> Project:
     (tmp_path / "pyproject.toml").touch()
     return Project(tmp_path)
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Session:
+    return Session(tmp_path)

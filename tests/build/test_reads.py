@@ -3,115 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import shutil
 import subprocess
 import sys
 import textwrap
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from leapp.build import _inotify
-from leapp.build.reads import FileRead, Link, Lister, Listing, ReadRecorder, Reads, Written
+from leapp.build.reads import FileRead, Link, Lister, Listing, ReadRecorder, Written
 from leapp.errors import ChangedInputError, UndeclaredInputError
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="file-system notification is Linux's")
-
-DRIVER = """\
-import json, os, sys
-from pathlib import Path
-from leapp.build import reads
-from leapp.errors import LeappError
-given = json.loads(sys.argv[1])
-os.chdir(given["root"])
-{before}
-recorder = reads.ReadRecorder(
-    Path(given["root"]), inputs=given["inputs"], own_folders=[Path(each) for each in given["own"]]
-)
-{after_made}
-recorder.install()
-sys.path.insert(0, given["root"])
-def reader():
-    # The process that takes the notifications: ours by its HOME.
-    for each in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (each / "cmdline").read_bytes().split(b"\\0")
-            ours = f"HOME={{os.environ['HOME']}}".encode() in (each / "environ").read_bytes().split(b"\\0")
-        except OSError:
-            continue
-        if ours and len(words) > 4 and words[4].endswith(b"_inotify.py"):
-            return int(each.name)
-    raise LookupError
-path = Path(given["entry"])
-try:
-    exec(compile(given["code"], str(path), "exec"), {{"__name__": "__main__", "recorder": recorder, "reader": reader}})
-    record = {{"reads": recorder.collect().as_json()}}
-except LeappError as error:
-    record = {{"error": type(error).__name__, "text": str(error)}}
-with open(given["result"], "w") as file:
-    json.dump(record, file)
-"""
-
-
-@dataclass
-class Outcome:
-    reads: Reads | None
-    error: str
-    text: str
-    printed: str
-
-    def paths(self, kind: str = "project") -> list[str]:
-        return [each.path for each in getattr(self.reads, kind)]
-
-
-class Session:
-    """A project folder beside a folder of the session's own and one that is neither."""
-
-    def __init__(self, base: Path) -> None:
-        self.root = base / "project"
-        self.outside = base / "outside"
-        self.own = base / "own"
-        for each in (self.root, self.outside, self.own):
-            each.mkdir()
-
-    def file(self, name: str, content: str | bytes = "content", *, of: Path | None = None) -> Path:
-        path = (of or self.root) / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return path
-
-    def run(self, code: str, *, inputs=(), before="", after_made="", python=(sys.executable,)) -> Outcome:
-        result = self.own / "result.json"
-        given = {
-            "root": str(self.root),
-            "inputs": list(inputs),
-            "own": [str(self.own)],
-            "entry": str(self.root / "entry.py"),
-            "code": textwrap.dedent(code),
-            "result": str(result),
-        }
-        done = subprocess.run(
-            [*python, "-B", "-c", DRIVER.format(before=before, after_made=after_made), json.dumps(given)],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=100,
-            env={**os.environ, "OMP_NUM_THREADS": "1", "HOME": str(self.own), "OUTSIDE": str(self.outside)},
-        )
-        assert done.returncode == 0, done.stderr
-        record = json.loads(result.read_text())
-        reads = Reads.from_json(record["reads"]) if "reads" in record else None
-        if reads is not None:
-            assert json.loads(json.dumps(reads.as_json())) == record["reads"]
-        return Outcome(reads, record.get("error", ""), record.get("text", ""), done.stdout)
-
-
-@pytest.fixture
-def session(tmp_path: Path) -> Session:
-    return Session(tmp_path)
 
 
 def digest(content: str | bytes) -> str:
