@@ -90,18 +90,24 @@ def test_what_the_session_reads_as_well_is_its_own(session):
         "native('folder/../a.txt')",
         "native('a.txt'); os.rename('a.txt', 'b.txt'); os.rename('b.txt', 'a.txt')",
         "how = (ctypes.c_uint64 * 3)(); libc.syscall(437, -100, b'a.txt', how, 24)",
-        "file = ctypes.c_void_p.in_dll(libc, 'stdin'); libc.fopen.restype = ctypes.c_void_p; "
-        "libc.fgetc(ctypes.c_void_p(libc.fopen(b'a.txt', b'r')))",
+        (
+            "file = ctypes.c_void_p.in_dll(libc, 'stdin'); libc.fopen.restype = ctypes.c_void_p; "
+            "libc.fgetc(ctypes.c_void_p(libc.fopen(b'a.txt', b'r')))"
+        ),
         "native('a.txt', flags=os.O_RDWR)",
         "subprocess.run(['cat', 'a.txt'], stdout=subprocess.DEVNULL)",
         "subprocess.run(['sh', '-c', 'cat < a.txt'], stdout=subprocess.DEVNULL)",
         # Whoever started it is gone by then.
-        "subprocess.run(['sh', '-c', '(sleep 0.3; cat a.txt; touch $HOME/done) &'], stdout=subprocess.DEVNULL)\n"
-        "while not os.path.exists(os.environ['HOME'] + '/done'): time.sleep(0.01)",
+        (
+            "subprocess.run(['sh', '-c', '(sleep 0.3; cat a.txt; touch $HOME/done) &'], stdout=subprocess.DEVNULL)\n"
+            "while not os.path.exists(os.environ['HOME'] + '/done'): time.sleep(0.01)"
+        ),
         "pid = os.fork()\nif pid == 0:\n    open('a.txt').read(); os._exit(0)\nos.waitpid(pid, 0)",
         "pid = os.fork()\nif pid == 0:\n    native('a.txt'); os._exit(0)\nos.waitpid(pid, 0)",
-        "import multiprocessing as m\np = m.get_context('fork').Process(target=native, args=('a.txt',))\n"
-        "p.start(); p.join()",
+        (
+            "import multiprocessing as m\np = m.get_context('fork').Process(target=native, args=('a.txt',))\n"
+            "p.start(); p.join()"
+        ),
         "each = threading.Thread(target=native, args=('a.txt',)); each.start(); each.join()",
         # The kernel opens it by itself.
         "subprocess.run(['./run'])",
@@ -145,10 +151,10 @@ def test_listings_and_writes_by_native_code_are_the_session_s_and_those_of_other
         """
         import subprocess
         others_work()
-        subprocess.run("ls data; echo x > out.txt; echo x >> edited.txt; rm old.txt; mkdir n; echo > n/new.txt; mv far near",
-                       shell=True, stdout=subprocess.DEVNULL)
+        steps = "ls data; echo x > out.txt; echo x >> edited.txt; rm old.txt; mkdir n; echo > n/new.txt; mv far near"
+        subprocess.run(steps, shell=True, stdout=subprocess.DEVNULL)
         """,
-        others=lambda: [os.listdir(session.root / "more"), (session.root / "others.txt").write_text("x")],
+        others=lambda: [[*(session.root / "more").iterdir()], (session.root / "others.txt").write_text("x")],
     )
     assert [(each.path, each.by) for each in got.reads.listings] == [("data", Lister.NATIVE)]
     assert {(each.path, each.how) for each in got.reads.written} >= {
