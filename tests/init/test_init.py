@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -329,6 +330,27 @@ def test_the_workflow_caches_exports_verifies_and_uploads(tmp_path):
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("kind", ["plain", "all"])
+def test_the_workflow_is_one_by_the_schema_of_github(tmp_path, kind):
+    pytest.importorskip("check_jsonschema")
+    source = RELEASED
+    if kind == "all":
+        (tmp_path / ".gitattributes").write_text("*.pt filter=lfs diff=lfs\n")
+        (tmp_path / ".gitmodules").touch()
+        (tmp_path / "requirements.txt").touch()
+        source = Source("leapp-build[build] @ file:///opt/leapp", Path("/opt/leapp"))
+    text = workflow(source, tmp_path).text
+    for name, whole in (("good.yml", text), ("bad.yml", text.replace("timeout-minutes", "timeout-seconds"))):
+        (tmp_path / name).write_text(whole)
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.github-workflows"]
+    good, bad = (
+        subprocess.run([*command, name], cwd=tmp_path, capture_output=True, text=True, check=False)
+        for name in ("good.yml", "bad.yml")
+    )
+    assert good.returncode == 0, good.stdout
+    assert "timeout-seconds" in bad.stdout
+
+
 def test_the_workflow_sees_large_files_submodules_and_local_sources(tmp_path):
     (tmp_path / ".gitattributes").write_text("*.pt filter=lfs diff=lfs\n")
     (tmp_path / ".gitmodules").touch()
@@ -348,8 +370,24 @@ def test_every_action_has_a_word():
 # --- the hook -------------------------------------------------------------------------------------------------------
 
 
+HOOKS = Path(__file__).parents[2] / ".pre-commit-hooks.yaml"
+
+
+def test_the_hook_is_one_for_pre_commit():
+    pytest.importorskip("pre_commit")
+    command = [sys.executable, "-m", "pre_commit", "validate-manifest", str(HOOKS)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_the_hook_runs_where_a_manifest_or_lock_changes():
+    (hook,) = yaml.safe_load(HOOKS.read_text())
+    changed = ["manifests/a.toml", "manifests/sub/a.lock", "manifests/a.md", "sub/manifests/a.toml", "pyproject.toml"]
+    assert [each for each in changed if re.search(hook["files"], each)] == changed[:2]
+
+
 def test_the_hook_of_pre_commit_checks_manifests(here, capsys):
-    (hook,) = yaml.safe_load((Path(__file__).parents[2] / ".pre-commit-hooks.yaml").read_text())
+    (hook,) = yaml.safe_load(HOOKS.read_text())
     command = [*hook["entry"].split(), *hook["args"]]
     assert cli.main(["init"]) == 0
     assert command[0] == "leapp"
