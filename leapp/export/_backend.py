@@ -128,7 +128,8 @@ def undisturbed() -> Iterator[None]:
         # Exporters run or retrace the recording: a constant made in inference mode cannot be retraced inside it.
         stack.enter_context(torch.inference_mode(mode=False))
         stack.enter_context(torch.no_grad())
-        if torch.get_default_device().type != "cpu":
+        # Asked of a tensor: torch.get_default_device() raises before torch 2.9 where the default was set and unset.
+        if torch.empty(0).device.type != "cpu":
             stack.enter_context(torch.device("cpu"))
         logging.disable(logging.CRITICAL)
         try:

@@ -211,8 +211,12 @@ def _log_of_sum(logs: torch.Tensor) -> torch.Tensor:
 _EXPORTED: Final[dict[Any, Any]] = {
     torch.nn.functional.gaussian_nll_loss: _gaussian_nll_loss,
     torch.nn.functional.ctc_loss: _ctc_loss,
-    torch._grouped_mm: _grouped_mm,
-    **({function: _grouped_mm} if (function := getattr(torch.nn.functional, "grouped_mm", None)) else {}),
+    # The one since torch 2.8, the other since 2.10.
+    **{
+        function: _grouped_mm
+        for function in (getattr(torch, "_grouped_mm", None), getattr(torch.nn.functional, "grouped_mm", None))
+        if function is not None
+    },
 }
 """Functions that torch.export cannot trace, and what it is given instead: the same values."""
 

@@ -462,8 +462,28 @@ def _has_plain_tensor(thing: Any) -> bool:
 def _from_inside(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], recording: Recording) -> Any:
     """A function of torch's own in Python that was given a function: the calls inside it are recorded one by one."""
     with recording.session.hooked():
-        torch._C._set_skip_next_torch_function(True)  # type: ignore[attr-defined]  # the question for hooks that its first line asks
-        return func(*args, **kwargs)
+        return _unasked(func)(*args, **kwargs)
+
+
+def _asks(func: FunctionType) -> bool:
+    return not set(_QUESTIONS).isdisjoint(func.__code__.co_names)
+
+
+_QUESTIONS: Final = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
+
+
+def _unasked(func: FunctionType) -> FunctionType:
+    """A function of torch's own whose question for hooks, that its first line asks, is answered no.
+
+    torch can be told to leave out one such question since 2.12 alone.
+    """
+    answers = dict.fromkeys(_QUESTIONS, lambda *_: False)
+    # Made anew for each call: the names that it looks up are those of now.
+    twin = FunctionType(
+        func.__code__, {**func.__globals__, **answers}, func.__name__, func.__defaults__, func.__closure__
+    )
+    twin.__kwdefaults__ = func.__kwdefaults__
+    return twin
 
 
 def _record(func: Any, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any], recording: Recording) -> Any:
@@ -473,7 +493,7 @@ def _record(func: Any, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any], 
         call = Call(row, args, kwargs, recording, caller(3))
     except UnrecordableOpError as error:
         # A function of torch's own in Python may be followed inside instead.
-        if not (_FORMLESS in error.__dict__ and isinstance(func, FunctionType) and row.target is func):
+        if not (_FORMLESS in error.__dict__ and isinstance(func, FunctionType) and row.target is func and _asks(func)):
             raise
         return _from_inside(func, args, kwargs, recording)
     except _HoldsNumPyError:

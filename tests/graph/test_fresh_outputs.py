@@ -98,5 +98,5 @@ def test_outputs_do_not_share_with_each_other():
 
 def test_copies_have_the_spec_of_what_they_copy():
     result = fresh_outputs(_recording(SHARES["the input"]))
-    (clone,) = next(reversed(result.graph.graph.nodes)).all_input_nodes
+    (clone,) = list(result.graph.graph.nodes)[-1].all_input_nodes
     assert result.graph.specs[clone.name] == TensorSpec("float32", (2, 2))
