@@ -160,7 +160,7 @@ def docs(session: nox.Session) -> None:
     _python(session, "docs/generate.py", *session.posargs)
 
 
-def _install(session: nox.Session, *groups: str, extras: str = "build,picture,examples") -> None:
+def _install(session: nox.Session, *groups: str, extras: str = "build,picture,dask,examples") -> None:
     """Install the pinned tool chain and this checkout, unless the environment holds just that.
 
     Args: groups: dependency groups of pyproject.toml; those of the shared environment unless some are named.

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from leapp.build.merge import Merged
     from leapp.build.plan import BuildPlan
     from leapp.build.result import Checked, PipelineResult
+    from leapp.build.run import Elsewhere
     from leapp.build.shards import Costs, Shard
     from leapp.errors import LockNotMetError
     from leapp.manifest.load import Known
@@ -238,6 +239,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     build.add_argument(
         "--no-cache", action="store_true", help="build all, also what has not changed since it was built"
+    )
+    build.add_argument(
+        "--dask",
+        metavar="ADDRESS",
+        help="build on the workers of a Dask cluster: address of its scheduler (tcp://host:8786), or scheduler file",
     )
     build.add_argument("--explain", action="store_true", help="list all that changed since a pipeline was built")
     _add_junit(build)
@@ -475,7 +481,9 @@ def _build(arguments: argparse.Namespace) -> int:
     manifests = _manifests(arguments, version=arguments.as_version, known=None if cache is None else cache.known)
     plan = make_plan(manifests, out=arguments.out, environment=os.environ, only=arguments.only, strict=arguments.strict)
     plan, _ = _sharded(plan, arguments)
-    jobs = min(arguments.jobs or len(os.sched_getaffinity(0)), len(plan.pipelines))
+    # A cluster knows itself how much it can do at once.
+    at_once = len(plan.pipelines) if arguments.dask else len(os.sched_getaffinity(0))
+    jobs = min(arguments.jobs or at_once, len(plan.pipelines))
     # One node alone is for trying things out, and is not published.
     reproduce = not (arguments.no_reproduce or arguments.only)
     warm = not arguments.fresh
@@ -485,6 +493,7 @@ def _build(arguments: argparse.Namespace) -> int:
             cache,
             reproduce,
             jobs=jobs,
+            cluster=arguments.dask,
             warm=warm,
             on_result=lambda result: _tell(arguments, result.as_json()),
         )
@@ -496,7 +505,14 @@ def _build(arguments: argparse.Namespace) -> int:
                 progress.on_result(result)
 
             results = _restored_or_built(
-                plan, cache, reproduce, jobs=jobs, warm=warm, on_stage=progress.on_stage, on_result=on_result
+                plan,
+                cache,
+                reproduce,
+                jobs=jobs,
+                cluster=arguments.dask,
+                warm=warm,
+                on_stage=progress.on_stage,
+                on_result=on_result,
             )
         show_summary(results, Printer(sys.stdout))
     if cache is not None and (trouble := cache.trouble()):
@@ -616,7 +632,14 @@ def _lock(arguments: argparse.Namespace) -> int:
 
 
 def _restored_or_built(
-    plan: BuildPlan, cache: Cache | None, reproduce: bool, *, jobs: int, on_result: Callable[..., None], **told: Any
+    plan: BuildPlan,
+    cache: Cache | None,
+    reproduce: bool,
+    *,
+    jobs: int,
+    on_result: Callable[..., None],
+    cluster: str | None = None,
+    **told: Any,
 ) -> list[PipelineResult]:
     """The cache first: where nothing has changed, what builds pipelines is not even imported."""
     ready = [None] * len(plan.pipelines) if cache is None else cache.ready(plan)
@@ -632,11 +655,22 @@ def _restored_or_built(
 
             vary = chosen(None) if reproduce else None
             rest = dataclasses.replace(plan, pipelines=tuple(dataclasses.replace(each, vary=vary) for each in waiting))
-            built = iter(build(rest, jobs=min(jobs, len(waiting)), cache=cache, on_result=on_result, **told))
+            with _elsewhere(cluster) as elsewhere:
+                told |= {"elsewhere": elsewhere}
+                built = iter(build(rest, jobs=min(jobs, len(waiting)), cache=cache, on_result=on_result, **told))
     finally:
         if cache is not None:
             cache.close()
     return [result or next(built) for result in ready]
+
+
+def _elsewhere(cluster: str | None) -> contextlib.AbstractContextManager[Elsewhere | None]:
+    """What makes bundles on a cluster; None where there is none."""
+    if cluster is None:
+        return contextlib.nullcontext()
+    from leapp.build.dask_cluster import DaskCluster
+
+    return DaskCluster(cluster)
 
 
 def _cache(arguments: argparse.Namespace) -> int:

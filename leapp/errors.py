@@ -1274,6 +1274,40 @@ class CacheFolderError(BuildError, OSError):
     remedy = "Set LEAPP_CACHE to a folder that may be written; builds go on without a cache."
 
 
+class ClusterAddressError(BuildError, ConnectionError):
+    """``leapp build --dask`` was given an address at which no scheduler answers."""
+
+    exit_code = 2
+    what = "--dask {address}: {why}."
+    remedy = "Give the address that `dask scheduler` prints, such as tcp://host:8786, or its scheduler file (.json)."
+
+
+class WorkerDiffersError(BuildError):
+    """A Dask worker has another project, tool chain or LEAPP than the machine that asks for the build."""
+
+    exit_code = 2
+    what = "{manifest}: the worker {worker} is not as this machine is:\n{detail}"
+    remedy = (
+        "Client and workers have to see the same project at the same path, and to have the same packages installed."
+    )
+
+
+class ClusterLostError(BuildError, ConnectionError):
+    """A Dask cluster went away, or lost what it had built, before a pipeline was done."""
+
+    what = "{manifest}: the cluster {address} did not finish it: {why}."
+    remedy = "Nothing was published for this pipeline; look at the logs of scheduler and workers, and build again."
+
+
+class WorkersKilledError(EntryFailedError):
+    """Every Dask worker that was given a pipeline ended while it was at it."""
+
+    what = "{manifest}: {count} workers were killed while they built it; the last one was {worker}."
+    remedy = (
+        "Mostly it wants more memory than they have; their logs say more. `leapp build` without --dask shows it too."
+    )
+
+
 class BuildCancelledError(BuildError):
     """The build was interrupted before this pipeline was done."""
 

@@ -109,8 +109,8 @@ class LastBuild:
 
 
 @dataclass(frozen=True, slots=True)
-class _Inputs:
-    """What a session read, in the form in which it is looked at again."""
+class InputState:
+    """What sessions read, in the form in which it is looked at again: later, or on another machine."""
 
     files: Mapping[str, str]
     """Digest by path, relative to the root or absolute."""
@@ -145,6 +145,7 @@ class _Inputs:
         )
 
     def as_json(self) -> dict[str, JSON]:
+        """For action records; ``from_json`` takes it back."""
         return {
             "files": dict(self.files),
             "links": dict(self.links),
@@ -156,6 +157,7 @@ class _Inputs:
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Self:
+        """The value that ``as_json`` described."""
         return cls(
             record["files"],
             record["links"],
@@ -167,6 +169,10 @@ class _Inputs:
 
     def changes(self, root: Path, digests: FileDigests, ignored: Sequence[str]) -> list[str]:
         """What is not as it was, one line each."""
+        found = self._looked_at(root, digests, ignored)
+        return [each for each in found if each]
+
+    def _looked_at(self, root: Path, digests: FileDigests, ignored: Sequence[str]) -> list[str]:
         return [
             *(_file_change(root, path, digest, digests) for path, digest in sorted(self.files.items())),
             *(_link_change(root, path, target) for path, target in sorted(self.links.items())),
@@ -227,6 +233,13 @@ def _can_be_module(name: str) -> bool:
 def _is_in(path: Path, folders: Sequence[str]) -> bool:
     name = os.path.normpath(path)
     return any(name == folder or name.startswith(f"{folder}/") for folder in folders)
+
+
+def ignored_folders(plan: PipelinePlan, cache: Path) -> tuple[str, ...]:
+    """Folders that are no inputs: the build's output and the cache itself."""
+    out = plan.target.absolute().parent.parent
+    usual = plan.manifest.root / _USUAL_OUT
+    return os.path.normpath(out), os.path.normpath(usual), os.path.normpath(cache)
 
 
 def never_kept(plan: PipelinePlan) -> str:
@@ -323,13 +336,8 @@ class Cache:
             return self._unknown(plan, facts, key)
         newest: list[str] = []
         for at, entry in enumerate(entries):
-            changes = [
-                each
-                for each in _Inputs.from_json(entry["inputs"]).changes(
-                    plan.manifest.root, self._digests, self._ignored(plan)
-                )
-                if each
-            ]
+            state = InputState.from_json(entry["inputs"])
+            changes = state.changes(plan.manifest.root, self._digests, ignored_folders(plan, self.root))
             if not changes:
                 return Hit(entry["bundle"], entry["files"], entry["told"], entry["built"], key)
             if at == 0:
@@ -474,7 +482,7 @@ class Cache:
         """
         if not miss.key:
             return miss.never
-        ignored = self._ignored(plan)
+        ignored = ignored_folders(plan, self.root)
         kept = False
         with self._tolerant():
             why = not_proved(reads, result.reproduction, root=plan.manifest.root, ignored=ignored)
@@ -483,9 +491,9 @@ class Cache:
                 with self._lock:
                     self._tools.clear()
                     self._source = ""
-                inputs = _Inputs.of([each for each in reads if each is not None], plan.manifest.root, ignored)
+                inputs = InputState.of([each for each in reads if each is not None], plan.manifest.root, ignored)
                 changed = differences(miss.facts, self._facts(plan))
-                changed += [each for each in inputs.changes(plan.manifest.root, self._digests, ignored) if each]
+                changed += inputs.changes(plan.manifest.root, self._digests, ignored)
                 why = f"{changed[0]}, while it was built" if changed else ""
             last: dict[str, JSON] = {
                 "schema": SCHEMA,
@@ -561,7 +569,7 @@ class Cache:
             if self._known is not None:
                 self._known.save()
             if self._kept_something:
-                self._tidy()
+                self.tidy()
 
     def trouble(self) -> str:
         """What is wrong with the cache, told once; empty: nothing, or it was told."""
@@ -594,7 +602,8 @@ class Cache:
         self.known.remove_old()
         return freed
 
-    def _tidy(self) -> None:
+    def tidy(self) -> None:
+        """Keep to the size, now and then. Raises OSError."""
         stamp = self.root / "tidied"
         with contextlib.suppress(FileNotFoundError):
             if time.time() - stamp.stat().st_mtime < _TIDY_EVERY_S:
@@ -623,12 +632,6 @@ class Cache:
                 self._tools[root] = tool_facts(self._digests.digest, root, self._source or None)
             tools = self._tools[root]
         return plan_facts(plan, self._digests.digest) | tools
-
-    def _ignored(self, plan: PipelinePlan) -> tuple[str, ...]:
-        """Folders that are no inputs: the build's output and the cache itself."""
-        out = plan.target.absolute().parent.parent
-        usual = plan.manifest.root / _USUAL_OUT
-        return os.path.normpath(out), os.path.normpath(usual), os.path.normpath(self.root)
 
     def _action_path(self, key: str) -> Path:
         return self.root / "actions" / key[:2] / f"{key}.json"

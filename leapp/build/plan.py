@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -40,6 +41,8 @@ class PipelinePlan:
     """Whether the entry runs again on other data before its bundle is believed."""
     locked: bool = True
     """Whether the bundle must be the one that is locked beside the manifest, where there is a lock."""
+    environment: Mapping[str, str] | None = None
+    """What sessions draw their variables from; None: the environment of the process that starts them."""
 
     @property
     def name(self) -> str:
@@ -55,6 +58,11 @@ class PipelinePlan:
     def own_interpreter(self) -> bool:
         """Whether the session runs in the interpreter that runs the build."""
         return self.python == sys.executable
+
+    @property
+    def outer_environment(self) -> Mapping[str, str]:
+        """All variables that its sessions may be given."""
+        return os.environ if self.environment is None else self.environment
 
     @property
     def refused(self) -> Path:

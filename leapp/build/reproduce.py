@@ -477,7 +477,7 @@ class _Sessions:
         own = self.session_folder or self.place / "session"
         scene = Scene(
             session_environment(
-                os.environ,
+                self.plan.outer_environment,
                 home=own / "home",
                 temporary=own / "tmp",
                 seed=session.seed,

@@ -17,7 +17,7 @@ import time
 import traceback
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from leapp._canonical import canonical_json, readable_json, sha256, sha256_file
 from leapp._version import __version__
@@ -125,6 +125,48 @@ class _Probed:
 
 
 @dataclass(frozen=True, slots=True)
+class Made:
+    """A bundle that nothing was found wrong with, not published yet."""
+
+    folder: Path
+    result: PipelineResult
+    reads: tuple[Reads | None, ...]
+    """What each session read that has a say in it; None: not recorded."""
+    wall_s: float
+    """How long it took, without the time for which it had to wait for its turn."""
+    not_kept: str = ""
+    """Why no cache may keep it, beside what its sessions show; empty: it may."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What another machine is asked to make."""
+
+    plan: PipelinePlan
+    out: Path
+    """The build's output folder, as the user named it."""
+    scratch: Path
+    """Folder that takes the bundle, on this machine."""
+    log: Path
+    """Where the session's output goes when the pipeline fails, on this machine."""
+    cancel: threading.Event
+    on_stage: Callable[[PipelinePlan, Stage], None]
+    grace_s: float
+    warm: bool
+
+
+class Elsewhere(Protocol):
+    """Makes bundles on other machines."""
+
+    def make(self, order: Order) -> Made | PipelineResult:
+        """One bundle in the order's scratch folder, or the result of what failed.
+
+        Raises:
+            LeappError: it could not even be tried.
+        """
+
+
+@dataclass(frozen=True, slots=True)
 class _Context:
     """What all stages of one pipeline share."""
 
@@ -142,6 +184,12 @@ class _Context:
     """What the probing sessions read: a change there may change their verdict."""
     misses: list[Miss] = field(default_factory=list)
     """Why it is built, as the cache said; told of failures as well."""
+    elsewhere: Elsewhere | None = None
+    """Makes the bundle on another machine; None: it is made here."""
+    out_here: Path | None = None
+    """On such a machine: where ``out`` would be. The user is told of ``out``."""
+    log_here: Path | None = None
+    """On such a machine: the file that takes the log. The user is told of ``log``."""
 
     @property
     def starter(self) -> Starter:
@@ -156,8 +204,9 @@ class _Context:
 
     def keep_log(self, printed: bytes) -> Path | None:
         """Write the session's output where it is kept; None when there is nothing to read in it."""
-        self.log.parent.mkdir(parents=True, exist_ok=True)
-        self.log.write_bytes(printed)
+        file = self.log_here or self.log
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(printed)
         return self.log if printed.strip() else None
 
 
@@ -180,6 +229,14 @@ class _Stopped(Exception):  # noqa: N818  # not an error of its own: it carries 
         self.reproduction = reproduction
 
 
+class _FailedElsewhere(Exception):  # noqa: N818  # as above
+    """Ends the stages of a pipeline that another machine was asked to make: its result."""
+
+    def __init__(self, result: PipelineResult) -> None:
+        super().__init__(str(result.error))
+        self.result = result
+
+
 def build(
     plan: BuildPlan,
     *,
@@ -189,6 +246,7 @@ def build(
     grace_s: float = GRACE_S,
     warm: bool = True,
     cache: Cache | None = None,
+    elsewhere: Elsewhere | None = None,
 ) -> tuple[PipelineResult, ...]:
     """Build all pipelines of a plan, each in a process of its own.
 
@@ -201,6 +259,8 @@ def build(
         warm: whether first sessions and probes may be forked from an interpreter that has imported torch. A
             reproduction never is.
         cache: what was built before; None: everything is built.
+        elsewhere: makes the bundles on other machines; None: they are made here. Cache, locks and publishing are
+            this machine's either way.
 
     Returns:
         One result per pipeline, in the plan's order. A failure is a result, not an exception.
@@ -209,10 +269,12 @@ def build(
         KeyboardInterrupt: after all sessions were ended; nothing half-written is left.
     """
     cancel = threading.Event()
-    starter = WarmStarter() if warm and _many_sessions(plan) else None
+    warm = warm and (elsewhere is not None or _many_sessions(plan))
+    starter = WarmStarter() if warm else None  # starts nothing before a session wants it
 
     def one(pipeline: PipelinePlan) -> PipelineResult:
-        result = _build_pipeline(_Context(pipeline, plan.out, cancel, on_stage, grace_s, starter, cache=cache))
+        context = _Context(pipeline, plan.out, cancel, on_stage, grace_s, starter, cache=cache, elsewhere=elsewhere)
+        result = _build_pipeline(context)
         on_result(result)
         return result
 
@@ -236,13 +298,68 @@ def _many_sessions(plan: BuildPlan) -> bool:
     return sum(1 + (each.probe and each.only is None) for each in plan.pipelines) > 1
 
 
+def make(
+    plan: PipelinePlan,
+    *,
+    scratch: Path,
+    out: Path,
+    out_here: Path,
+    log_here: Path,
+    cancel: threading.Event,
+    on_stage: Callable[[PipelinePlan, Stage], None],
+    grace_s: float,
+    warm: WarmStarter | None,
+) -> Made | PipelineResult:
+    """The part of a build that another machine can do: one bundle in a folder, looked at but not published.
+
+    Args:
+        plan: what to build.
+        scratch: folder for the bundle.
+        out: the build's output folder, as its user named it: paths below it are told, and nothing is written there.
+        out_here: the same as this machine has it; no input lies in it.
+        log_here: takes the session's output when the pipeline fails.
+        cancel: ends the sessions when it is set from another thread.
+        on_stage: told when a stage begins.
+        grace_s: how long a session may go on after its bundle was written.
+        warm: forks sessions; None: each gets a fresh interpreter.
+
+    Returns:
+        What was made, or the result of what failed.
+    """
+    context = _Context(plan, out, cancel, on_stage, grace_s, warm, out_here=out_here, log_here=log_here)
+    made: list[Made] = []
+
+    def all_stages() -> PipelineResult:
+        if not plan.own_interpreter:
+            _check_interpreter(plan)
+        made.append(_make(context, scratch))
+        return made[0].result
+
+    result = _judged(context, all_stages)
+    return made[0] if result.error is None else result
+
+
 def _build_pipeline(context: _Context) -> PipelineResult:
     plan = context.plan
     started = time.monotonic()
+    result = _judged(context, lambda: _restored_or_made(context))
+    if result.error is None:
+        context.log.unlink(missing_ok=True)
+        if result.published:
+            remove_refused(plan)
+    if result.cache is None and context.misses:
+        result = replace(result, cache=CacheNote("built", context.misses[0].reason, context.misses[0].changes))
+    context.on_stage(plan, Stage.DONE)
+    return replace(result, wall_s=result.wall_s or time.monotonic() - started)
+
+
+def _judged(context: _Context, work: Callable[[], PipelineResult]) -> PipelineResult:
+    """The result of some work on a pipeline, whatever came of it."""
+    plan = context.plan
     try:
-        result = _restored_or_made(context)
+        return work()
     except _Stopped as stop:
-        result = PipelineResult(
+        return PipelineResult(
             plan,
             error=stop.error,
             details=stop.details,
@@ -251,21 +368,15 @@ def _build_pipeline(context: _Context) -> PipelineResult:
             escapes=stop.escapes,
             reproduction=stop.reproduction,
         )
+    except _FailedElsewhere as failed:
+        return failed.result
     except LeappError as error:
-        result = PipelineResult(plan, error=error)
+        return PipelineResult(plan, error=error)
     except Exception as error:  # noqa: BLE001  # one pipeline's fault must not take the others with it
         detail = "".join(traceback.format_exception_only(error)).strip()
         fault = WorkerFaultError(manifest=plan.manifest.shown, detail=detail, log=context.log)
         log = context.keep_log("".join(traceback.format_exception(error)).encode())
-        result = PipelineResult(plan, error=fault, log=log)
-    if result.error is None:
-        context.log.unlink(missing_ok=True)
-        if result.published:
-            remove_refused(plan)
-    if result.cache is None and context.misses:
-        result = replace(result, cache=CacheNote("built", context.misses[0].reason, context.misses[0].changes))
-    context.on_stage(plan, Stage.DONE)
-    return replace(result, wall_s=time.monotonic() - started)
+        return PipelineResult(plan, error=fault, log=log)
 
 
 def _restored_or_made(context: _Context) -> PipelineResult:
@@ -287,36 +398,59 @@ def _restored_or_made(context: _Context) -> PipelineResult:
 
 def _stages(context: _Context, miss: Miss | None = None) -> PipelineResult:
     """All that happens to one pipeline, in order. ``miss``: what the cache said; None: there is none."""
-    plan = context.plan
-    started = time.monotonic()
+    plan, elsewhere = context.plan, context.elsewhere
     _ready(context)
     with _place(plan) as scratch:
-        context.on_stage(plan, Stage.TRACING)
-        traced = _trace(context, scratch)
-        context.on_stage(plan, Stage.CHECKING)
-        result = _check(context, traced)
-        if plan.only is None and plan.probe:
-            context.on_stage(plan, Stage.PROBING)
-            probed = _probe(context, traced)
-            if probed.starts is not None:
-                # Only a second run could tell how state starts, and the bundle was sealed before it.
-                context.on_stage(plan, Stage.TRACING)
-                traced = _trace(context, scratch, probed.starts)
-                context.on_stage(plan, Stage.CHECKING)
-                result = _check(context, traced)
-            (traced.folder / "evidence" / "probe.json").write_bytes(readable_json({"runs": probed.reports}))
-            result = replace(result, notes=(*result.notes, *probed.notes))
-        if plan.vary is not None:
-            context.on_stage(plan, Stage.REPRODUCING)
-            result = _reproduce(context, traced, result)
-        context.on_stage(plan, Stage.PUBLISHING)
-        _add_evidence(context, traced)
+        made = _make(context, scratch) if elsewhere is None else elsewhere.make(_order(context, scratch))
+        if isinstance(made, PipelineResult):
+            raise _FailedElsewhere(made)
+        result = made.result
         if context.cache is not None and miss is not None:
-            reads = (traced.reads, *context.probe_reads)
-            wall_s = time.monotonic() - started
-            kept = context.cache.remember(plan, miss, traced.folder, reads, result, wall_s=wall_s)
+            if made.not_kept:
+                miss = replace(miss, key="", never=made.not_kept)
+            kept = context.cache.remember(plan, miss, made.folder, made.reads, result, wall_s=made.wall_s)
             result = replace(result, cache=CacheNote("built", miss.reason, miss.changes, kept))
-        return _publish(context, traced, result)
+        return _publish(context, made.folder, result)
+
+
+def _order(context: _Context, scratch: Path) -> Order:
+    return Order(
+        context.plan,
+        context.out,
+        scratch,
+        context.log,
+        context.cancel,
+        context.on_stage,
+        context.grace_s,
+        context.warm is not None,
+    )
+
+
+def _make(context: _Context, scratch: Path) -> Made:
+    """A sealed bundle with all evidence, in a folder of its own."""
+    plan = context.plan
+    started = time.monotonic()
+    context.on_stage(plan, Stage.TRACING)
+    traced = _trace(context, scratch)
+    context.on_stage(plan, Stage.CHECKING)
+    result = _check(context, traced)
+    if plan.only is None and plan.probe:
+        context.on_stage(plan, Stage.PROBING)
+        probed = _probe(context, traced)
+        if probed.starts is not None:
+            # Only a second run could tell how state starts, and the bundle was sealed before it.
+            context.on_stage(plan, Stage.TRACING)
+            traced = _trace(context, scratch, probed.starts)
+            context.on_stage(plan, Stage.CHECKING)
+            result = _check(context, traced)
+        (traced.folder / "evidence" / "probe.json").write_bytes(readable_json({"runs": probed.reports}))
+        result = replace(result, notes=(*result.notes, *probed.notes))
+    if plan.vary is not None:
+        context.on_stage(plan, Stage.REPRODUCING)
+        result = _reproduce(context, traced, result)
+    context.on_stage(plan, Stage.PUBLISHING)
+    _add_evidence(context, traced)
+    return Made(traced.folder, result, (traced.reads, *context.probe_reads), time.monotonic() - started)
 
 
 def _ready(context: _Context) -> None:
@@ -328,7 +462,7 @@ def _ready(context: _Context) -> None:
         write.ensure_replaceable(plan.target)
         if plan.locked:
             lock_of(plan)  # it can be read: better known now than when all is done
-    if not plan.own_interpreter:
+    if not plan.own_interpreter and context.elsewhere is None:
         _check_interpreter(plan)
 
 
@@ -589,7 +723,7 @@ def _second_session(context: _Context, traced: _Traced, run: int) -> tuple[dict[
 def _with_other_files(context: _Context, traced: _Traced, place: Path) -> Path:
     """A copy of the project in which the files that ``[probe] inputs`` names are other ones."""
     manifest = context.plan.manifest
-    around = project_files(manifest, without=[context.out.resolve()])
+    around = project_files(manifest, without=[(context.out_here or context.out).resolve()])
     read = inputs_of(context.plan, traced.reads).files if traced.reads is not None else ()
     mirror = make_mirror(manifest.root, replace(around, files=tuple(sorted({*around.files, *read}))), place)
     for name, other in manifest.probe.inputs.items():
@@ -607,7 +741,7 @@ def _rows(report: Mapping[str, JSON], key: str) -> Sequence[Any]:
 def _environment(plan: PipelinePlan, home: Path, temporary: Path) -> dict[str, str]:
     session = plan.manifest.session
     return session_environment(
-        os.environ,
+        plan.outer_environment,
         home=home,
         temporary=temporary,
         seed=session.seed,
@@ -770,15 +904,15 @@ def _add_evidence(context: _Context, traced: _Traced) -> None:
     write.index_evidence(traced.folder, context.plan.name)
 
 
-def _publish(context: _Context, traced: _Traced, result: PipelineResult) -> PipelineResult:
+def _publish(context: _Context, folder: Path, result: PipelineResult) -> PipelineResult:
     plan = context.plan
     if plan.only is not None:
         note = f"Built for node {plan.only!r} alone: neither probed with other data nor reproduced."
-        return replace(result, bundle=traced.folder, notes=(*result.notes, note))
+        return replace(result, bundle=folder, notes=(*result.notes, note))
     if context.cancel.is_set():
         raise BuildCancelledError(manifest=plan.manifest.shown)
-    lock = _held_against_lock(context, traced.folder) if plan.locked else None
-    write.publish(traced.folder, plan.target)
+    lock = _held_against_lock(context, folder) if plan.locked else None
+    write.publish(folder, plan.target)
     notes = (*result.notes, lock.note) if lock is not None and lock.note else result.notes
     return replace(result, bundle=plan.target, published=True, lock=lock, notes=notes)
 
