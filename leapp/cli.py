@@ -620,15 +620,32 @@ def _lock(arguments: argparse.Namespace) -> int:
         vary=None if arguments.no_reproduce else chosen(None),
     )
     jobs = min(arguments.jobs or len(os.sched_getaffinity(0)), len(plan.pipelines))
-    if arguments.json:
-        locked = lock_manifests(plan, update=arguments.update, jobs=jobs)
-    else:
-        with BuildProgress(Printer(sys.stderr)) as progress:
-            locked = lock_manifests(plan, update=arguments.update, jobs=jobs, on_stage=progress.on_stage)
-        show(locked, Printer(sys.stdout))
+    with _opened_cache() as cache:
+        if arguments.json:
+            locked = lock_manifests(plan, update=arguments.update, jobs=jobs, cache=cache)
+        else:
+            with BuildProgress(Printer(sys.stderr)) as progress:
+                locked = lock_manifests(
+                    plan, update=arguments.update, jobs=jobs, cache=cache, on_stage=progress.on_stage
+                )
+            show(locked, Printer(sys.stdout))
     for each in locked:
         _tell(arguments, each.as_json(), each.exit_code)
     return max((each.exit_code for each in locked), default=EXIT_OK)
+
+
+@contextlib.contextmanager
+def _opened_cache() -> Iterator[Cache]:
+    """The cache of commands that look into it; what is wrong with it is told at the end."""
+    from leapp.build.cache import Cache, default_root
+
+    cache = Cache(default_root(os.environ))
+    try:
+        yield cache
+    finally:
+        cache.close()
+    if trouble := cache.trouble():
+        _say(trouble, "warn")
 
 
 def _restored_or_built(
@@ -925,17 +942,18 @@ def _reproduce(arguments: argparse.Namespace) -> int:
         if is_bundle(path):
             rebuilt = [reproduce_bundle(path, manifest=arguments.manifest, vary=arguments.vary)]
         elif arguments.json:
-            rebuilt = [*reproduce_manifests(path, vary=arguments.vary)]
+            rebuilt = [*reproduce_manifests(path, vary=arguments.vary, cache=cache)]
         else:
             with BuildProgress(Printer(sys.stderr)) as progress:
-                rebuilt = [*reproduce_manifests(path, vary=arguments.vary, on_stage=progress.on_stage)]
+                rebuilt = [*reproduce_manifests(path, vary=arguments.vary, on_stage=progress.on_stage, cache=cache)]
         for each in rebuilt:
             _tell(arguments, each.as_json(), each.exit_code)
             if not arguments.json:
                 show(each, Printer(sys.stdout))
         return max((each.exit_code for each in rebuilt), default=EXIT_OK)
 
-    return _each(arguments, arguments.targets, one)
+    with _opened_cache() as cache:
+        return _each(arguments, arguments.targets, one)
 
 
 def _inspect(arguments: argparse.Namespace) -> int:

@@ -34,7 +34,7 @@ from leapp.errors import LeappError, LockNotMetError, StoreObjectError
 from leapp.report.checks import CheckRow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from leapp._spec import JSON
     from leapp.build.plan import BuildPlan, PipelinePlan
@@ -311,6 +311,9 @@ class Cache:
     def take(self, plan: PipelinePlan) -> PipelineResult | Miss:
         """The bundle as it was built before, published; or why it has to be built.
 
+        A bundle that is not the one that is locked is a result with that error, and is kept at ``plan.refused``:
+        to build it again would give the same.
+
         Raises LeappError where it cannot be published.
         """
         found = self.lookup(plan)
@@ -320,8 +323,8 @@ class Cache:
             return self.restore(plan, found)
         except StoreObjectError as error:
             why, changes = f"the cache lost a file of it: {error.facts['why']}", (str(error),)
-        except LockNotMetError as error:  # a build keeps it beside the published ones, and tells what differs
-            why, changes = "its lock is not met by what the cache has", (str(error),)
+        except LockNotMetError as error:
+            return PipelineResult(plan, error=error, cache=CacheNote("restored", built=found.built))
         facts = self._facts(plan)
         return Miss(why, changes, _key(facts), facts)
 
@@ -389,13 +392,19 @@ class Cache:
 
         Raises:
             StoreObjectError: the store no longer has all of it.
-            LockNotMetError: the lock beside the manifest asks for another bundle; nothing is published.
+            LockNotMetError: the lock beside the manifest asks for another bundle; it is kept at ``plan.refused``.
             LeappError: as ``leapp.bundle.write.publish``.
         """
-        if self.is_published(plan.target, hit):
-            note, lock = CacheNote("unchanged", built=hit.built), self._held_against_lock(plan, plan.target, hit.bundle)
-        else:
-            note, lock = CacheNote("restored", built=hit.built), self._fetch(plan, hit)
+        there = self.is_published(plan.target, hit)
+        note = CacheNote("unchanged" if there else "restored", built=hit.built)
+        try:
+            if there:
+                lock = self._held_against_lock(plan, plan.target, hit.bundle)
+            else:
+                lock = self.fetch(hit, plan.target, lambda folder: self._held_against_lock(plan, folder, hit.bundle))
+        except LockNotMetError:
+            self.fetch(hit, plan.refused)
+            raise
         with self._tolerant():
             os.utime(self._action_path(hit.key))
         told = hit.told
@@ -426,18 +435,26 @@ class Cache:
         except OSError:
             return False
 
-    def _fetch(self, plan: PipelinePlan, hit: Hit) -> Checked | None:
+    def fetch(
+        self, hit: Hit, target: Path, check: Callable[[Path], Checked | None] = lambda _folder: None
+    ) -> Checked | None:
+        """Publish a bundle in a folder, unless ``check`` raises for what will be published; hand back what it said.
+
+        Raises:
+            StoreObjectError: the store no longer has all of it.
+            LeappError: as ``leapp.bundle.write.publish``.
+        """
         from leapp.bundle import write  # most builds that change nothing never need it
 
-        write.ensure_replaceable(plan.target)
-        with write.scratch_beside(plan.target) as scratch:
+        write.ensure_replaceable(target)
+        with write.scratch_beside(target) as scratch:
             for path, digest in hit.files.items():
                 (scratch / path).parent.mkdir(parents=True, exist_ok=True)
                 self.store.fetch(digest, scratch / path)
             write.normalise_modes(scratch)
-            lock = self._held_against_lock(plan, scratch, hit.bundle)
-            write.publish(scratch, plan.target)
-        return lock
+            said = check(scratch)
+            write.publish(scratch, target)
+        return said
 
     def _held_against_lock(self, plan: PipelinePlan, folder: Path, digest: str) -> Checked | None:
         """What the lock beside the manifest says of a bundle. Raises LockError or LockNotMetError."""

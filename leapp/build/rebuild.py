@@ -5,26 +5,28 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from leapp.build._messages import exit_code_of, head_json
+from leapp.build.cache import Miss
 from leapp.build.plan import make_plan
 from leapp.build.reads import Reads
 from leapp.build.reproduce import chosen, not_reproducible, reproduce
+from leapp.build.result import Stage
 from leapp.build.run import build
 from leapp.bundle import read
-from leapp.errors import NoManifestError
+from leapp.errors import NoManifestError, StoreObjectError
 from leapp.manifest.load import load, load_one
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from leapp._spec import JSON
+    from leapp.build.cache import Cache
     from leapp.build.plan import PipelinePlan
     from leapp.build.reproduce import ReproductionRecord
-    from leapp.build.result import Stage
     from leapp.bundle.read import Bundle
     from leapp.errors import LeappError
     from leapp.manifest.model import Manifest
@@ -65,8 +67,16 @@ def reproduce_manifests(
     *,
     vary: Iterable[str] | None = None,
     on_stage: Callable[[PipelinePlan, Stage], None] = lambda _plan, _stage: None,
+    cache: Cache | None = None,
 ) -> tuple[Rebuilt, ...]:
     """Build all pipelines of a manifest, or of a folder with some, in a scratch folder and reproduce each.
+
+    Args:
+        path: a manifest, or a folder.
+        vary: names out of ``VARIATIONS``; None: all.
+        on_stage: told when a pipeline enters a stage; called from worker threads.
+        cache: bundles that were built before of the very same; each stands in for the first of the two that are
+            compared. None: both are built.
 
     Raises:
         ManifestError: a manifest has problems.
@@ -75,8 +85,29 @@ def reproduce_manifests(
     names = chosen(vary)
     with tempfile.TemporaryDirectory(prefix="leapp-rebuild-", ignore_cleanup_errors=True) as out:
         plan = make_plan(load([path]), out=Path(out), environment=os.environ, vary=names, probe=False, locked=False)
-        results = build(plan, on_stage=on_stage)
-    return tuple(Rebuilt(each.plan, None, each.reproduction, each.error, each.details) for each in results)
+        known = {each.target: _known(each, cache, on_stage) for each in plan.pipelines} if cache is not None else {}
+        rest = tuple(each for each in plan.pipelines if known.get(each.target) is None)
+        built = {each.plan.target: each for each in build(replace(plan, pipelines=rest), on_stage=on_stage)}
+    made = {
+        target: Rebuilt(each.plan, None, each.reproduction, each.error, each.details) for target, each in built.items()
+    }
+    return tuple(known.get(each.target) or made[each.target] for each in plan.pipelines)
+
+
+def _known(plan: PipelinePlan, cache: Cache, on_stage: Callable[[PipelinePlan, Stage], None]) -> Rebuilt | None:
+    """Reproduce what the cache has of a pipeline; None where it has nothing."""
+    found = cache.lookup(replace(plan, probe=True))  # what is kept was probed
+    if isinstance(found, Miss):
+        return None
+    try:
+        cache.fetch(found, plan.target)
+    except StoreObjectError:
+        return None
+    on_stage(plan, Stage.REPRODUCING)
+    note = f"compared with the bundle that the cache has, built on {found.built}"
+    record = _reproduced(plan, read.load(plan.target), vary=plan.vary, notes=(note,))
+    on_stage(plan, Stage.DONE)
+    return Rebuilt(plan, None, record, None if record.ok else not_reproducible(plan, record))
 
 
 def reproduce_bundle(path: Path, *, manifest: Path | None = None, vary: Iterable[str] | None = None) -> Rebuilt:
@@ -104,15 +135,7 @@ def reproduce_bundle(path: Path, *, manifest: Path | None = None, vary: Iterable
     # The output folder is that of the bundle: it is no part of the project.
     out = bundle.folder.absolute().parent.parent
     (plan,) = make_plan([found], out=out, environment=os.environ, vary=names).pipelines
-    reads = _evidence(bundle, READS_EVIDENCE)
-    record = reproduce(
-        plan,
-        bundle.folder,
-        Reads.from_json(reads) if reads else None,
-        vary=names,
-        fresh=False,
-        notes=tuple(_other_variables(plan, session)),
-    )
+    record = _reproduced(plan, bundle, vary=names, notes=tuple(_other_variables(plan, session)))
     error = None if record.ok else not_reproducible(plan, record)
     return Rebuilt(plan, bundle.folder, record, error)
 
@@ -136,6 +159,15 @@ def find_manifest(bundle: Bundle, session: Mapping[str, Any], places: Sequence[P
                     return manifest
     shown = ", ".join(map(str, places))
     raise NoManifestError(bundle=bundle.folder, why=f"{name!r} for {bundle.name!r} is not in or above {shown}")
+
+
+def _reproduced(
+    plan: PipelinePlan, bundle: Bundle, *, vary: Sequence[str] | None, notes: Sequence[str]
+) -> ReproductionRecord:
+    """Compare a bundle that was built some time ago with what the project gives now."""
+    reads = _evidence(bundle, READS_EVIDENCE)
+    known = Reads.from_json(reads) if reads else None
+    return reproduce(plan, bundle.folder, known, vary=vary, fresh=False, notes=notes)
 
 
 def _evidence(bundle: Bundle, path: str) -> dict[str, Any]:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from leapp._spec import JSON
+    from leapp.build.cache import Cache
     from leapp.build.plan import PipelinePlan
     from leapp.build.result import PipelineResult, Stage
     from leapp.bundle.digests import BundleDigests
@@ -65,7 +66,7 @@ class Locked:
     differences: tuple[str, ...] = ()
     """How the bundle differs from the one that was locked before."""
     built: str = ""
-    """Why it was built; empty where a published bundle was taken."""
+    """Why it was built; empty where a bundle was taken that is published or in the cache."""
     result: PipelineResult | None = None
     """What became of the build, where there was one."""
     error: LeappError | None = None
@@ -93,18 +94,20 @@ def lock_manifests(
     *,
     update: bool = False,
     jobs: int = 1,
+    cache: Cache | None = None,
     on_stage: Callable[[PipelinePlan, Stage], None] = lambda _plan, _stage: None,
     on_result: Callable[[PipelineResult], None] = lambda _result: None,
 ) -> tuple[Locked, ...]:
     """Write the lock of each manifest of a plan: the section of one platform, all others stay as they are.
 
     A bundle that is published in the plan's folder is taken where nothing that it was built from has changed since;
-    else the pipeline is built, and published as ``leapp build`` does.
+    else the pipeline is built, or taken out of the cache, and published as ``leapp build`` does.
 
     Args:
         plan: what is locked, and the folder of the bundles.
         update: a bundle that differs from the locked one takes its place.
         jobs: how many are built at once.
+        cache: what was built before; None: what no published bundle answers is built.
         on_stage: told when a pipeline that is built enters a stage; called from worker threads.
         on_result: told when one is built; called from worker threads.
 
@@ -126,13 +129,15 @@ def lock_manifests(
             reasons[each.manifest.shown] = to_build(each)
     wanted = [each for each in plan.pipelines if reasons.get(each.manifest.shown)]
     asked = BuildPlan(tuple(wanted), plan.out)
-    built = build(asked, jobs=jobs, on_stage=on_stage, on_result=on_result) if wanted else ()
+    built = build(asked, jobs=jobs, on_stage=on_stage, on_result=on_result, cache=cache) if wanted else ()
     results = {each.plan.manifest.shown: each for each in built}
 
     def one(each: PipelinePlan) -> Locked:
         shown = each.manifest.shown
         result = results.get(shown)
-        made = Locked(each, shown_lock(each), State.FAILED, built=reasons.get(shown, ""), result=result)
+        from_cache = result is not None and result.cache is not None and result.cache.state != "built"
+        reason = "" if from_cache else reasons.get(shown, "")
+        made = Locked(each, shown_lock(each), State.FAILED, built=reason, result=result)
         error = refused.get(shown) or (result.error if result is not None else None)
         try:
             if isinstance(error, LockNotMetError):

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from build_projects import Project
+
+from leapp import cli, lock
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -92,3 +95,77 @@ def test_a_changed_helper_is_named_and_changing_it_back_is_no_build(built: tuple
     project.source("helper.py", "FACTOR = 2.0\n", head="")
     record, _ = build(project)
     assert (record["cache"]["state"], record["digest"]) == ("restored", first["digest"])
+
+
+@pytest.fixture
+def no_session(built: tuple[Project, dict[str, Any]], monkeypatch: pytest.MonkeyPatch, capsys: Any) -> Any:
+    """Commands of the built project, in which no entry may run."""
+    project, _ = built
+
+    def session(*_arguments: Any, **_options: Any) -> None:
+        pytest.fail("a session was started")
+
+    monkeypatch.setattr("leapp.build.run.run_session", session)
+    monkeypatch.setenv("LEAPP_CACHE", str(project.root.parent / "cache"))
+    monkeypatch.chdir(project.root)
+
+    def run(*arguments: str) -> tuple[int, dict[str, Any]]:
+        code = cli.main([*arguments, "--json"])
+        (line,) = capsys.readouterr().out.splitlines()
+        return code, json.loads(line)
+
+    return run
+
+
+def test_a_lock_is_written_without_a_session_from_what_the_cache_has(
+    built: tuple[Project, dict[str, Any]], no_session: Any
+) -> None:
+    project, first = built
+    shutil.rmtree(project.root / "dist")
+    code, record = no_session("lock")
+    assert (code, record["state"], record["digest"], record["built"]) == (0, "locked", first["digest"], None)
+    assert (project.root / "dist/tiny/1.0.0/bundle.json").exists()
+    # A manifest with another comment is another file, and no other pipeline.
+    text = project.manifests["tiny"].read_text()
+    project.manifests["tiny"].write_text(text + "# a comment\n")
+    code, record = no_session("lock")
+    assert (code, record["state"], record["built"]) == (0, "unchanged", None)
+    project.manifests["tiny"].write_text(text)
+    (project.root / "manifests/tiny.lock").unlink()
+
+
+def test_a_bundle_of_the_cache_that_is_not_the_locked_one_is_refused_and_accepted_without_a_session(
+    built: tuple[Project, dict[str, Any]], no_session: Any
+) -> None:
+    project, first = built
+    assert no_session("lock")[0] == 0
+    file = project.root / "manifests/tiny.lock"
+    locked = file.read_text()
+    refused = project.root / "dist/.refused/tiny/1.0.0/bundle.json"
+    for gone in (False, True):
+        if gone:
+            shutil.rmtree(project.root / "dist")
+        file.write_text(locked.replace(first["digest"], "1" * 64))
+        code, record = no_session("build")
+        assert (code, record["error"]["class"], record["cache"]["state"]) == (1, "LockNotMetError", "restored")
+        assert json.loads(refused.read_text())["digest"] == first["digest"]
+    code, record = no_session("lock")
+    assert (code, record["state"]) == (1, "refused")
+    code, record = no_session("lock", "--update")
+    assert (code, record["state"], record["digest"], record["built"]) == (0, "updated", first["digest"], None)
+    assert lock.read(file).sections.popitem()[1].bundle == first["digest"]
+    assert (project.root / "dist/tiny/1.0.0/bundle.json").exists()
+    assert not refused.exists()
+    file.unlink()
+
+
+def test_a_manifest_is_reproduced_against_what_the_cache_has(
+    built: tuple[Project, dict[str, Any]], no_session: Any
+) -> None:
+    project, first = built
+    before = files(project.root.parent / "cache" / "actions")
+    code, record = no_session("reproduce", "manifests", "--vary", "umask")
+    assert code == 0, record
+    assert record["reproduction"]["digest"] == first["digest"]
+    assert any("that the cache has" in note for note in record["reproduction"]["notes"])
+    assert files(project.root.parent / "cache" / "actions") == before
