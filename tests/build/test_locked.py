@@ -14,7 +14,7 @@ import pytest
 from build_projects import Project
 
 from leapp import cli, lock
-from leapp._canonical import readable_json, sha256_file
+from leapp._canonical import readable_json
 from leapp.build.cache import Cache, Hit
 from leapp.build.locked import check_built, lock_of
 from leapp.build.plan import BuildPlan, make_plan
@@ -298,11 +298,11 @@ def test_a_lock_that_cannot_be_read_ends_a_build_before_it_begins(project, lock_
 def restore(project, **options):
     """What the cache makes of the bundle that is published, as a command does that has just been started."""
     (plan,) = plan_of(project, **options).pipelines
-    files = {path: sha256_file(plan.target / path) for path in scan(plan.target).files}
     told = dict.fromkeys(("checks", "notes", "nodes"), ()) | dict.fromkeys(
         ("artifacts", "size_bytes", "peak_memory_bytes"), 0
     )
     cache = Cache(project.root.parent / "cache")
+    files = {path: cache.store.put_file(plan.target / path) for path in scan(plan.target).files}
     (cache.root / "actions" / "ke").mkdir(parents=True, exist_ok=True)
     (cache.root / "actions" / "ke" / "key.json").touch()
     result = cache.restore(plan, Hit(read.load(plan.target).digest, files, told, "2026-01-01T00:00:00Z", "key"))
