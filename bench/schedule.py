@@ -21,6 +21,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from _measure import renamed
+
 REAL = 8
 MANY = 200
 JOBS = 2
@@ -52,7 +54,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="leapp-bench-schedule-") as name:
         place = Path(name)
         real = build(place, "real", REAL)
-        prepare(place)
+        for number in range(MANY):
+            pipeline = f"many-{number:03}"
+            renamed(place / "template" / "first" / TEMPLATE, place / "bundles" / pipeline, pipeline)
         many = build(place, "many", MANY)
     session_s = (real["sessions_s"] - real["server_s"]) / REAL
     print(f"a real pipeline: {session_s:.2f} s CPU of sessions (mean of {REAL}: first one, probe, reproduction)")
@@ -100,23 +104,6 @@ def started() -> float:
     code += "used = resource.getrusage(resource.RUSAGE_SELF); print(used.ru_utime + used.ru_stime)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return float(done.stdout)
-
-
-def prepare(place: Path) -> None:
-    """Make a bundle for each stand-in, out of the one that a real session left."""
-    from leapp.bundle import write
-
-    for number in range(MANY):
-        pipeline = f"many-{number:03}"
-        folder = place / "bundles" / pipeline
-        shutil.copytree(place / "template" / "first" / "bundle", folder)
-        for path in [each for each in folder.rglob("*") if each.is_file()]:
-            data = path.read_bytes()
-            if TEMPLATE.encode() in data:  # of one length, so that nothing moves
-                path.write_bytes(data.replace(TEMPLATE.encode(), pipeline.encode()))
-            if TEMPLATE in path.name:
-                path.rename(path.with_name(path.name.replace(TEMPLATE, pipeline)))
-        write.seal(folder, name=pipeline, version="1.0.0", status="ok")
 
 
 # --- the process that builds ----------------------------------------------------------------------------------------
@@ -179,7 +166,7 @@ def keep_template(template: Path) -> None:
             for name in ("compiled.json", "ending.json", "reads.json"):
                 shutil.copyfile(folder / name, role / name)
             if request.probe is None:
-                shutil.copytree(outcome.compiled.bundle, role / "bundle")
+                shutil.copytree(outcome.compiled.bundle, role / TEMPLATE)
                 shutil.copytree(request.record, role / "record")
             else:
                 shutil.copyfile(request.probe.report, role / "report.json")
