@@ -121,11 +121,43 @@ class _WrongArgumentsError(Exception):
 
 
 class _Parser(argparse.ArgumentParser):
-    """Tells ``main`` what is wrong, where argparse would print it and exit."""
+    """Tells ``main`` what is wrong and what was probably meant, where argparse would print it and exit."""
 
     def error(self, message: str) -> NoReturn:
         """Called by argparse, also for a command's own arguments."""
+        if message.endswith(("required: BUNDLE", "required: BUNDLE|LOG", "required: MANIFEST|BUNDLE")):
+            from leapp.bundle._mistaken import bundles_in
+
+            message += f". {bundles_in(Path(DEFAULT_OUT))}"
         raise _WrongArgumentsError(self, message)
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Options that a command does not know are its own to refuse: the parser above it knows none of its options."""
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{self._meant(unknown[0])}")
+        return found, unknown
+
+    def _meant(self, word: str) -> str:
+        from leapp.manifest.problems import hint, nearest
+
+        if word.startswith("-"):
+            options = [each for action in self._actions for each in action.option_strings]
+            near = hint(nearest(word.partition("=")[0], options))
+            return f".{near}" if near else ""
+        if word.endswith(".py") and any("--from" in action.option_strings for action in self._actions):
+            return f". Did you mean '--from {word}'?"
+        return ""
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is None or value in action.choices:
+            return
+        from leapp.manifest.problems import hint, nearest
+
+        known = [str(each) for each in action.choices]
+        what = "there is no command" if isinstance(action, argparse._SubParsersAction) else "invalid choice:"
+        near = hint(nearest(str(value), known), f"There are {', '.join(known)}.")
+        raise argparse.ArgumentError(action, f"{what} {value!r}.{near}")
 
 
 def _answer(command: Callable[[argparse.Namespace], int], arguments: argparse.Namespace) -> int:
@@ -933,12 +965,15 @@ def _formats(bundle: Path, given: Sequence[str]) -> str | dict[str, str] | None:
 
 def _reproduce(arguments: argparse.Namespace) -> int:
     from leapp.build.rebuild import reproduce_bundle, reproduce_manifests
+    from leapp.bundle._mistaken import no_bundle
     from leapp.bundle.read import is_bundle
     from leapp.report.progress import BuildProgress
     from leapp.report.reproduction import show
     from leapp.report.text import Printer
 
     def one(path: Path) -> int:
+        if path.is_file() and path.suffix != ".toml":
+            raise no_bundle(path)
         if is_bundle(path):
             rebuilt = [reproduce_bundle(path, manifest=arguments.manifest, vary=arguments.vary)]
         elif arguments.json:

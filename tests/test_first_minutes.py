@@ -80,6 +80,57 @@ def test_something_else_where_a_bundle_is_expected(here, capsys, command, name):
     assert len(text.splitlines()) == 2
 
 
+@pytest.mark.parametrize("name", ["policy.pt", "policy.onnx", "config.yaml"])
+def test_something_else_where_a_manifest_or_bundle_is_expected(here, capsys, name):
+    (here / name).touch()
+    assert said(capsys, "reproduce", name).startswith(f"{name} is not a bundle: ")
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("walk.py", "a Python file. `leapp init --from walk.py` writes the manifest of an annotated one."),
+        ("p.lock", "a lock. Its manifest is p.toml."),
+        ("policy.onnx", "its name does not end in .toml."),
+    ],
+)
+def test_something_else_where_a_manifest_is_expected(here, capsys, name, advice):
+    (here / "p.toml").touch()
+    (here / name).touch()
+    for command in ("build", "check", "plan", "lock"):
+        assert f"{name}: not a manifest: {advice}" in said(capsys, command, name)
+
+
+def test_a_bundle_where_a_manifest_is_expected(here, capsys):
+    (here / "b").mkdir()
+    (here / "b/bundle.json").write_text("{}")
+    assert "b: a bundle, not a manifest: `leapp verify` and `leapp inspect` take it." in said(capsys, "build", "b")
+
+
+MISTYPED = [
+    (["biuld"], "there is no command 'biuld'. Did you mean 'build'?"),
+    (["export"], "there is no command 'export'. There are init, build, "),
+    (["build", "--shrad", "1/2"], "leapp build: error: unrecognized arguments: --shrad. Did you mean '--shard'?"),
+    (["build", "--explan=1"], "unrecognized arguments: --explan=1. Did you mean '--explain'?"),
+    (["build", "--quux"], "unrecognized arguments: --quux\n"),
+    (["init", "walk.py"], "unrecognized arguments: walk.py. Did you mean '--from walk.py'?"),
+    (["check", "--json", "--verson"], "leapp check: error: unrecognized arguments: --verson"),
+    (["cache", "clean"], "invalid choice: 'clean'. There are path, verify, gc."),
+    *(([each], "BUNDLE. Bundles in dist: dist/p/1.0.0.") for each in ("run", "verify", "inspect", "reproduce")),
+    (["replay"], "BUNDLE|LOG. Bundles in dist: dist/p/1.0.0."),
+]
+
+
+@pytest.mark.parametrize(("arguments", "text"), MISTYPED, ids=[" ".join(each) for each, _ in MISTYPED])
+def test_what_is_mistyped_or_left_out(here, capsys, arguments, text):
+    (here / "dist/p/1.0.0").mkdir(parents=True)
+    (here / "dist/p/1.0.0/bundle.json").write_text("{}")
+    with pytest.raises(SystemExit) as left:
+        cli.main(arguments)
+    assert left.value.code == 2
+    assert text in capsys.readouterr().err
+
+
 def test_a_model_file_of_a_bundle_leads_to_the_bundle(here, capsys):
     model = here / "dist/p/1.0.0/nodes/n/n.onnx"
     model.parent.mkdir(parents=True)

@@ -47,7 +47,11 @@ def _advice(path: Path) -> str:
             return f"Unpack it, and name the folder in it that holds the {BUNDLE_FILE}."
         if path.suffix == ".toml" and path.name != "pyproject.toml":
             return f"`leapp build {shlex.quote(str(path))}` builds it."
-    folder = path if path.is_dir() else Path("dist")
+    return bundles_in(path if path.is_dir() else Path("dist"))
+
+
+def bundles_in(folder: Path) -> str:
+    """A sentence that names bundles below a folder, or says how one comes to be."""
     found = sorted({str(each.parent) for each in _bundles_below(folder)})
     if found:
         more = f" and {len(found) - _MOST_SHOWN} more" if len(found) > _MOST_SHOWN else ""

@@ -6,6 +6,7 @@ import datetime as dt
 import math
 import os
 import re
+import shlex
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -115,7 +116,7 @@ def _find(given: Path, problems: list[Problem]) -> list[Path]:
                 if each.endswith(".toml") and not each.startswith(".") and each != "pyproject.toml"
             ]
         if not found:
-            problems.append(Problem(str(given), "no manifest (*.toml) in this folder."))
+            problems.append(Problem(str(given), _no_manifests(given)))
         return sorted(found)
     if not given.exists():
         problems.append(Problem(str(given), f"no such file or folder.{_did_you_mean(given)}"))
@@ -124,9 +125,24 @@ def _find(given: Path, problems: list[Problem]) -> list[Path]:
         problems.append(Problem(str(given), "a project file, not a manifest: leave it out, or name a folder."))
         return []
     if given.suffix != ".toml":
-        problems.append(Problem(str(given), "not a manifest: its name does not end in .toml."))
+        problems.append(Problem(str(given), f"not a manifest: {_why_not(given)}"))
         return []
     return [given]
+
+
+def _no_manifests(folder: Path) -> str:
+    if (folder / "bundle.json").is_file():
+        return "a bundle, not a manifest: `leapp verify` and `leapp inspect` take it."
+    return "no manifest (*.toml) in this folder."
+
+
+def _why_not(file: Path) -> str:
+    shown = shlex.quote(str(file))
+    if file.suffix == ".py":
+        return f"a Python file. `leapp init --from {shown}` writes the manifest of an annotated one."
+    if file.suffix == ".lock" and file.with_suffix(".toml").is_file():
+        return f"a lock. Its manifest is {file.with_suffix('.toml')}."
+    return "its name does not end in .toml."
 
 
 def _did_you_mean(missing: Path) -> str:
