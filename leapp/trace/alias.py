@@ -3,47 +3,139 @@
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+import torch
+from torch import fx
+
+from leapp.trace.constants import no_hooks
 from leapp.trace.recorder import NO_MEMORY
 
 if TYPE_CHECKING:
-    from torch import fx
-
     from leapp.trace.recorder import Recorder
 
 _WHOLE_WRITES: Final = frozenset(("copy_", "fill_", "zero_", "set_"))
+_LARGEST_FOLLOWED: Final = 1 << 20
+"""Elements of a constant of which it is known one by one which are written; of a larger one, all or none."""
 
 
 def old_content_is_read(recorder: Recorder, constant: fx.Node) -> bool:
     """Whether what a written constant held before the node reaches something that is kept.
 
-    It does not where the first thing that happens to its memory overwrites all of it. Call after pruning: every write
-    that is left is seen by an output.
+    An element does not that is overwritten before anything reads it, whatever view it is written through. Call after
+    pruning: every write that is left is seen by an output.
     """
     memory = recorder.info[constant].memory
     assert memory != NO_MEMORY
-    node = constant
-    while (node := node.next).op not in ("output", "root"):
-        touched = [source for source in node.all_input_nodes if recorder.info[source].memory == memory]
-        if not touched:
-            continue
-        if recorder.info[node].written and memory in recorder.info[node].written:
-            return not _overwrites(node, constant)
-        if recorder.info[node].memory == memory:
-            continue  # a view: nothing is read yet
-        return True
-    return True
+    with no_hooks(), torch.no_grad():
+        return _Content(recorder, constant).is_read()
 
 
-def _overwrites(node: fx.Node, constant: fx.Node) -> bool:
-    if node.kwargs.get("out") is constant:
-        return constant not in node.args
-    if not node.args or node.args[0] is not constant:
+class _Content:
+    """The elements of a constant, and which of them still hold what they held before the node."""
+
+    def __init__(self, recorder: Recorder, constant: fx.Node) -> None:
+        self._info = recorder.info
+        self._memory = self._info[constant].memory
+        self._constant = constant
+        shape = self._info[constant].shape
+        size = torch.Size(shape).numel()
+        self._whole = size > _LARGEST_FOLLOWED
+        """Each index stands for all elements."""
+        numbers = torch.zeros(1, dtype=torch.int64).expand(shape) if self._whole else torch.arange(size).reshape(shape)
+        self._seen: dict[fx.Node, Any] = {constant: numbers}
+        """What sees the memory -> the numbers of the elements that it sees."""
+        self._old = torch.ones(1 if self._whole else size, dtype=torch.bool)
+
+    def is_read(self) -> bool:
+        node = self._constant
+        while (node := node.next).op != "root":
+            info = self._info.get(node)
+            touched = [source for source in node.all_input_nodes if self._info[source].memory == self._memory]
+            if info is not None and node.op == "get_attr" and info.memory == self._memory:
+                return True  # another moment of the same memory
+            if not touched:
+                continue
+            if any(source not in self._seen for source in touched):
+                return True
+            if info is not None and self._memory in info.written:
+                if self._writes(node):
+                    return True
+            elif info is None or info.memory != self._memory:
+                if any(self._holds_old(source) for source in touched):
+                    return True
+            elif not self._follow(node, touched):
+                return True
         return False
+
+    def _holds_old(self, source: fx.Node) -> bool:
+        seen = self._seen[source]
+        return any(bool(self._old[each].any()) for each in (seen if isinstance(seen, (tuple, list)) else (seen,)))
+
+    def _follow(self, node: fx.Node, touched: list[fx.Node]) -> bool:
+        """A view: nothing is read yet. False where it is not known which elements it sees."""
+        (source, *others) = touched
+        if (
+            others
+            or node.all_input_nodes != touched
+            or any(_is_dtype(each) for each in (*node.args, *node.kwargs.values()))
+        ):
+            return False
+        try:
+            view = _called(node, {source: self._seen[source]})
+        except Exception:  # noqa: BLE001 - of numbers in place of the values, some views cannot be taken
+            return False
+        parts = view if isinstance(view, (tuple, list)) else (view,)  # unbind and split give several
+        if not all(isinstance(each, torch.Tensor) and each.dtype is torch.int64 for each in parts):
+            return False
+        self._seen[node] = view
+        return True
+
+    def _writes(self, node: fx.Node) -> bool:
+        """Whether a write reads old content; what it overwrites is old no more."""
+        out = node.kwargs.get("out")
+        target = out if isinstance(out, fx.Node) else node.args[0] if node.args else None
+        if not isinstance(target, fx.Node) or not isinstance(self._seen.get(target), torch.Tensor):
+            return True
+        rest = _nodes_in((node.args if target is out else node.args[1:], {**node.kwargs, "out": None}))
+        if any(self._holds_old(each) for each in rest if each in self._seen):
+            return True
+        numbers = self._seen[node] = self._seen[target]  # a write hands back what it wrote
+        if node.target is operator.setitem:
+            index = node.args[1]
+            if any(True for _ in _nodes_in(index)):
+                return False  # which elements it writes is known at run time alone: no other ones are read
+            written = numbers if self._whole else numbers[index]
+            if self._whole and not _is_everything(index):
+                return False
+        elif target is out or (node.op == "call_method" and str(node.target) in _WHOLE_WRITES):
+            written = numbers
+        else:
+            return self._holds_old(target)
+        if not self._whole or written.numel() == torch.Size(self._info[self._constant].shape).numel():
+            self._old[written] = False
+        return False
+
+
+def _is_everything(index: Any) -> bool:
+    items = index if isinstance(index, tuple) else (index,)
+    return all(item is Ellipsis or item == slice(None) for item in items)
+
+
+def _is_dtype(item: Any) -> bool:
+    return isinstance(item, torch.dtype)
+
+
+def _called(node: fx.Node, values: dict[fx.Node, Any]) -> Any:
+    """What a call gives for other values."""
+    args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda each: values[each])
     if node.op == "call_method":
-        return str(node.target) in _WHOLE_WRITES and constant not in node.args[1:]
-    if node.target is operator.setitem:
-        index = node.args[1] if isinstance(node.args[1], tuple) else (node.args[1],)
-        return all(item is Ellipsis or item == slice(None) for item in index) and constant not in node.args[2:]
-    return False
+        return getattr(args[0], str(node.target))(*args[1:], **kwargs)
+    assert callable(node.target)
+    return node.target(*args, **kwargs)
+
+
+def _nodes_in(thing: Any) -> list[fx.Node]:
+    found: list[fx.Node] = []
+    fx.node.map_arg(thing, found.append)
+    return found

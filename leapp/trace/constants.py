@@ -23,6 +23,7 @@ from leapp.trace._ranges import Ranges
 from leapp.trace.recorder import OpInfo, free_name
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
     from types import TracebackType
 
     from torch import fx
@@ -171,6 +172,10 @@ class Constant:
         """Stop going by reference: the memory is about to be written."""
         if self.digest is not None:
             self.snapshot, self.digest = _packed(self.live), None
+
+    def forget(self) -> None:
+        """Nothing reads what it held: it is as good as zeros, which are the same in every entry."""
+        self.snapshot, self.digest = torch.zeros(self.live.shape, dtype=self.live.dtype), None
 
     def content(self) -> str:
         """A digest of what was recorded."""
@@ -523,6 +528,19 @@ class Constants:
         """The user's code took the storage of a traced value."""
         self._handed_out[storage._cdata] = storage
 
+    def given_by(self, result: Any, arguments: Iterable[Any]) -> None:
+        """Tensors that a call gave while the node was open: their memory does not outlive it.
+
+        Those that are views of an argument are as old as that one.
+        """
+        made = list(_tensors_in((result,)))
+        if not made:
+            return
+        old = {_address(each) for each in _tensors_in(arguments)}
+        for each in made:
+            if _address(each) not in old:
+                self.made_inside(each)
+
     def made_inside(self, tensor: torch.Tensor) -> None:
         """A plain tensor came into being while the node was open: its memory does not outlive the node."""
         if _has_memory(tensor):
@@ -536,12 +554,12 @@ class Constants:
         reference = self._made.get(address)
         return reference is not None and not reference.expired()  # type: ignore[no-untyped-call]
 
-    def written_from_outside(self) -> list[Constant]:
-        """Constants whose memory was there before the node and received a recorded write."""
+    def written(self, *, from_outside: bool = False) -> list[Constant]:
+        """Constants whose memory received a recorded write. ``from_outside``: which was there before the node."""
         return [
             constant
             for stored in self._storages.values()
-            if stored.written and not stored.made_inside
+            if stored.written and not (from_outside and stored.made_inside)
             for constant in stored.constants
             if constant.node in self._recorder.info and not constant.is_input
         ]
@@ -748,6 +766,23 @@ def _has_memory(tensor: torch.Tensor) -> bool:
         and tensor.layout is torch.strided
         and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
     )
+
+
+def _tensors_in(things: Iterable[Any]) -> Iterator[torch.Tensor]:
+    for thing in things:
+        if isinstance(thing, torch.Tensor):
+            yield thing
+        elif isinstance(thing, (list, tuple)):
+            yield from _tensors_in(thing)
+
+
+def _address(tensor: torch.Tensor) -> int | None:
+    """What a tensor's storage is known by; None where it has none."""
+    if not _has_memory(tensor):
+        return None
+    with _reading():
+        address: int = tensor.untyped_storage()._cdata
+        return address
 
 
 def _version(tensor: torch.Tensor) -> int:

@@ -112,6 +112,11 @@ def _made(cls: Any, *args: Any, **kwargs: Any) -> Any:
         result = _Base.__new__(cls, *args, **kwargs)
     if len(args) == 1 and cls is torch.Tensor:
         alias_of(args[0], result)
+    if cls is torch.Tensor:
+        open_nodes = (each.recording() for each in FUNCTION_MODES.modes() if isinstance(each, NodeMode))
+        recording = next((each for each in open_nodes if each is not None), None)
+        if recording is not None:
+            recording.constants.given_by(result, args)
     return result
 
 

@@ -173,8 +173,8 @@ def _plain(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], recording: 
     if before is not None and not torch.equal(before, torch.random.get_rng_state()):
         recording.session.escapes.random(str(func), recording.name, recorded=False)
         recording.drew_by_name()
-    if type(result) is torch.Tensor and not any(result is each for each in args):
-        recording.constants.made_inside(result)
-        if func is torch.ops.aten._to_copy.default and isinstance(args[0], torch.Tensor):
-            recording.session.casts.note(result, args[0])
+    recording.constants.given_by(result, (*args, *kwargs.values()))
+    copies = func is torch.ops.aten._to_copy.default and type(result) is torch.Tensor
+    if copies and isinstance(args[0], torch.Tensor) and result is not args[0]:
+        recording.session.casts.note(result, args[0])
     return result

@@ -28,6 +28,7 @@ from leapp.errors import UnrecordableOpError
 from leapp.trace import imported
 from leapp.trace._lineage import ATTRIBUTE, Value, listed, plain, plain_class, recording_of
 from leapp.trace.array_methods import TracedFlat
+from leapp.trace.made import where_made
 from leapp.trace.scalar import SCALARS, array_module, asks_by_itself, open_recording
 from leapp.trace.source import caller
 from leapp.trace.tensor import TRACED, from_array, note_lost
@@ -137,9 +138,12 @@ def _of_the_machinery() -> bool:
 def _from_numpy(original: Any) -> Any:
     def from_numpy(array: Any) -> Any:
         recording = open_recording()
+        here = False
         if recording is not None and isinstance(array, np.ndarray) and getattr(array, ATTRIBUTE, None) is None:
-            recording.crossed(plain(array))
+            here = recording.crossed(plain(array))
         result = from_array(original, array)
+        if here and recording is not None:
+            recording.constants.made_inside(result)
         for session in _sessions:
             lost = session.lost_origin(array)
             if lost is not None:
@@ -197,9 +201,17 @@ def _constructor(original: Any) -> Callable[..., Any]:
             keywords = {name: listed(each) for name, each in kwargs.items()}
             return _of_traced(original, listed(args), keywords, value)
         result = original(*args, **kwargs)
-        return array_module().made_inside(result) if type(result) is np.ndarray else result
+        if type(result) is not np.ndarray or (original in _MAY_BE_THE_SAME and _is_older(result, args, kwargs)):
+            return result
+        return array_module().made_inside(result)
 
     return wrapper
+
+
+def _is_older(result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a constructor gave back an array, or a view of one, that was there before the node."""
+    given = args[0] if args else next((kwargs[name] for name in ("object", "a") if name in kwargs), None)
+    return type(given) is np.ndarray and np.may_share_memory(result, given) and where_made(given) is None
 
 
 def _of_traced(original: Any, args: tuple[Any, ...], kwargs: dict[str, Any], value: Value) -> Any:

@@ -72,8 +72,8 @@ class NodeMode(TorchFunctionMode):
                 if isinstance(thing, np.ndarray):
                     recording.crossed(plain(thing))
         result = self._drawn(func, row.name, args, kwargs, recording) if row.random else func(*args, **kwargs)
-        if type(result) is torch.Tensor and not any(result is each for each in args):
-            recording.constants.made_inside(result)
+        if row.kind is not Kind.CROSSING or not recording.shares_memory(result, (*args, *kwargs.values())):
+            recording.constants.given_by(result, (*args, *kwargs.values()))
         return result
 
     def _refuse_other_classes(self, func: Any, types: Any) -> None:

@@ -508,10 +508,21 @@ class Recording:
             self.session.escapes.made_by_reader(found, self.name)
         return found is not None
 
-    def crossed(self, array: Any) -> None:
-        """A plain array becomes a tensor, which does not tell where its memory comes from: it is asked now."""
-        if has_torch_dtype(array.dtype) and not self.sees_trace(array):
-            self.made_here(array)
+    def shares_memory(self, tensor: Any, things: Iterable[Any]) -> bool:
+        """Whether a tensor lies in memory of an array among ``things`` that is older than the node."""
+        arrays = [plain_of(each) for each in things if isinstance(each, np.ndarray)]
+        if not arrays or not isinstance(tensor, torch.Tensor):
+            return False
+        first, last = byte_range(tensor)
+        ranges = ((np.lib.array_utils.byte_bounds(each), each) for each in arrays if each.size)
+        return any(low < last and first < high and where_made(each) is None for (low, high), each in ranges)
+
+    def crossed(self, array: Any) -> bool:
+        """A plain array becomes a tensor, which does not tell where its memory comes from: it is asked now.
+
+        Gives whether it was made while the node was open.
+        """
+        return has_torch_dtype(array.dtype) and not self.sees_trace(array) and self.made_here(array)
 
     def array_over(self, array: Any) -> Value | None:
         """What stands for the memory of a plain array that owns, or sees, the result of a recorded call."""
@@ -634,7 +645,7 @@ class Recording:
         nodes = [clones.get(node, node) for node in nodes]
         self.recorder.finish(tuple(nodes))
         if not brought:
-            self._check_hidden_state()
+            self._settle_memory()
         attributes = self.constants.finish()
         spec = NodeSpec(
             self.name,
@@ -858,15 +869,21 @@ class Recording:
             if twins is not None:
                 raise SharedInputError(node=self.name, first=twins[0].port, second=twins[1].port)
 
-    def _check_hidden_state(self) -> None:
+    def _settle_memory(self) -> None:
+        """Memory that the node writes: its old content is hidden state, or nothing at all where nobody reads it."""
         places: dict[int, Place] = {}
         for info in self.recorder.info.values():
             for memory in info.written:
                 if info.place is not None:
                     places.setdefault(memory, info.place)
-        for constant in self.constants.written_from_outside():
+        outside = {constant.node for constant in self.constants.written(from_outside=True)}
+        for constant in self.constants.written():
             place = places.get(self.recorder.info[constant.node].memory)
-            if place is not None and old_content_is_read(self.recorder, constant.node):  # else no output sees a write
+            if place is None:  # no output sees a write
+                continue
+            if not old_content_is_read(self.recorder, constant.node):
+                constant.forget()
+            elif constant.node in outside:
                 self.session.escapes.hidden_state(self.name, place)
 
     def _sources(self) -> dict[str, SourceLine]:

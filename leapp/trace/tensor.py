@@ -892,8 +892,7 @@ def _special(func: Any, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any],
             return _crossing(func, row, args, kwargs, recording)
         recording.session.escapes.untraced(row.name, recording.name)
     result = plain_call(func, args, kwargs)
-    if isinstance(result, torch.Tensor):
-        recording.constants.made_inside(result)
+    recording.constants.given_by(result, (*args, *kwargs.values()))
     return result
 
 

@@ -2,10 +2,15 @@
 
 import warnings
 
+import numpy as np
 import pytest
 import torch
 
 from leapp import errors
+from leapp.graph._base import run_passes
+from leapp.graph.check import run_graph
+from leapp.graph.passes import EXPORT_PASSES
+from leapp.trace.same import difference
 
 OLD = torch.arange(4.0)
 
@@ -141,3 +146,205 @@ def test_writes_that_no_name_tells_of_reach_nobody(record):
     x = torch.zeros(3)
     assert torch.equal(added(x), torch.ones(3))
     assert torch.equal(x, torch.zeros(3))
+
+
+GRID = torch.arange(12.0).reshape(3, 4).clone()
+
+
+def by_rows(a):
+    for row in range(3):
+        GRID[row] = a * row
+    return GRID * 1
+
+
+def by_views(a):
+    flat = GRID.view(-1)
+    flat[:6].copy_(a.repeat(2)[:6])
+    GRID.t()[:, 2].fill_(1.0)
+    flat[6:8].zero_()
+    GRID[:, 1].add_(a[:3])
+    return GRID[:, :4] + a
+
+
+def by_parts(a):
+    first, second, third = GRID.unbind()
+    for part in (first, second, third):
+        part.copy_(a)
+    return GRID.sum(0)
+
+
+def read_where_it_was_written(a):
+    GRID[1:] = a
+    return GRID[1:].mean(0) + GRID[2]
+
+
+def in_an_uninitialised_buffer(a):
+    buffer = torch.empty(3, 4)
+    for row in range(3):
+        buffer[row] = a + row
+    return buffer
+
+
+def in_an_uninitialised_array(a):
+    buffer = np.empty((3, 4), np.float32)
+    buffer[0], buffer[1:, ::2], buffer[1:, 1::2] = a.numpy(), 2.0, a.numpy()[:2]
+    return torch.from_numpy(buffer)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        by_rows,
+        by_views,
+        by_parts,
+        read_where_it_was_written,
+        in_an_uninitialised_buffer,
+        in_an_uninitialised_array,
+        overwritten,
+        overwritten_by_out,
+    ],
+)
+def test_memory_overwritten_before_it_is_read_is_the_same_in_every_entry(make_session, function):
+    session = make_session()
+    graphs = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for entry in range(3):
+            junk = [torch.full((3, 4), float(entry)) for _ in range(8)]
+            del junk  # what is left there is found by the next one that does not look
+            GRID.add_(entry)
+            a = torch.randn(4)
+            session.input_tensors("n", {"a": a})
+            result = function(a)
+            session.output_tensors("n", {"y": result})
+            graphs.append(session.nodes["n"].recordings[-1].graph)
+    assert [difference(graphs[0], each) for each in graphs[1:]] == [None, None]
+    model = run_passes(graphs[0], EXPORT_PASSES)
+    for entry in session.nodes["n"].recordings:
+        torch.testing.assert_close(run_graph(model, entry.sample.inputs), entry.sample.outputs, rtol=0, atol=0)
+
+
+def one_row_too_few(a):
+    GRID[:2] = a
+    return GRID * 1
+
+
+def one_column_too_few(a):
+    GRID[:, 1:].copy_(a[1:])
+    return GRID.sum(0)
+
+
+def added_to(a):
+    GRID[:] += a
+    GRID[:] = GRID + a
+    return GRID * 1
+
+
+def read_first(a):
+    y = GRID[2] + a
+    GRID[:] = a
+    return y + GRID[0]
+
+
+def where_it_is_positive(a):
+    GRID[:, a > 0] = 1.0
+    return GRID * 1
+
+
+def into_itself(a):
+    GRID[:] = torch.roll(GRID, 1, 0)
+    GRID[0] = a
+    return GRID * 1
+
+
+@pytest.mark.parametrize(
+    "function", [one_row_too_few, one_column_too_few, added_to, read_first, where_it_is_positive, into_itself]
+)
+def test_memory_of_which_an_old_element_is_read_is_hidden_state(record, function):
+    with pytest.warns(errors.HiddenStateWarning, match="outlives node"):
+        record(function, torch.randn(4))
+
+
+ARRAY = np.zeros((3, 4), np.float32)
+
+
+def through_a_row(a):
+    row = GRID[1]
+    row += a
+    return row * 1
+
+
+def through_a_part_of_a_view(a):
+    part = GRID.view(-1)[2:6]
+    part.mul_(0.9).add_(a)
+    return part + 0
+
+
+def through_one_of_several_views(a):
+    first, second, _ = GRID.unbind()
+    first += a
+    return first + second
+
+
+def through_out(a):
+    torch.add(GRID[0], a, out=GRID[0])
+    return GRID[0] * 1
+
+
+def through_the_data(a):
+    GRID.detach()[0].add_(a)
+    return GRID.sum(0)
+
+
+def over_an_array(a):
+    row = torch.as_tensor(ARRAY)[0]
+    row += a
+    return row * 1
+
+
+def through_asarray(a):
+    row = np.asarray(ARRAY)[0]
+    row += a.numpy()
+    return torch.from_numpy(row * 1)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        through_a_row,
+        through_a_part_of_a_view,
+        through_one_of_several_views,
+        through_out,
+        through_the_data,
+        over_an_array,
+        through_asarray,
+    ],
+)
+def test_a_view_is_as_old_as_what_it_sees(record, function):
+    with pytest.warns(errors.HiddenStateWarning, match="outlives node"):
+        record(function, torch.randn(4))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: torch.sort(torch.tensor([3.0, 1, 2, 0]))[0],
+        lambda: torch.split(torch.zeros(8), 4)[0],
+        lambda: torch.stack([torch.zeros(4), torch.zeros(4)])[0],
+        lambda: GRID.clone()[0],
+        lambda: torch.Tensor([1, 2, 3, 4]),
+        lambda: torch.as_tensor(np.zeros(4, np.float32)),
+        lambda: torch.from_numpy(np.array([1, 2, 3, 4], np.float32)),
+        lambda: torch.from_numpy(np.array(ARRAY)[0]),
+        lambda: torch.linalg.qr(torch.ones(4, 4))[0][0],
+    ],
+)
+def test_what_is_made_in_the_node_is_no_state(record, make):
+    def function(a):
+        made = make()
+        made += a
+        return made * 1
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        record(function, torch.randn(4))
