@@ -270,7 +270,7 @@ class DaskCluster:
                 self._lost = "its scheduler is gone"
                 return
             with contextlib.suppress(Exception):  # a scheduler that does not answer is noticed by Dask itself
-                if self._client.sync(self._client.scheduler.nthreads, callback_timeout=_CALL_S):
+                if self._client.nthreads(callback_timeout=_CALL_S):
                     since = time.monotonic()
             if time.monotonic() - since > self._no_workers_s:
                 self._lost = f"it has had no worker for {self._no_workers_s:g} s"

@@ -155,7 +155,10 @@ def remote(project: Project, place: Path, cluster: Any) -> tuple[dict[str, Pipel
     plan = plan_of(project, place / "dist", "one", "two", "fails", "leaves", "untraced", reproduced=("one",))
     cache = Cache(place / "client-cache")
     stages: list[tuple[str, str]] = []
-    results = built(plan, cluster, cache=cache, on_stage=lambda plan, stage: stages.append((plan.name, stage.value)))
+    with dask_cluster.dask.config.set({NO_WORKERS: "3s"}):  # it has some
+        results = built(
+            plan, cluster, cache=cache, on_stage=lambda plan, stage: stages.append((plan.name, stage.value))
+        )
     cache.close()
     return {result.plan.name: result for result in results}, stages
 
