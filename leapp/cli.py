@@ -960,7 +960,11 @@ def _formats(bundle: Path, given: Sequence[str]) -> str | dict[str, str] | None:
         return by_node or (for_all[-1] if for_all else None)
     from leapp.runtime.files import open_files
 
-    return {**dict.fromkeys(open_files(bundle).contract["models"], for_all[-1]), **by_node}
+    files = open_files(bundle)
+    nodes = [*files.contract["models"]]
+    if files.bundle is not None:  # what is meant for all is not meant for nodes without any model
+        nodes = [name for name, node in files.bundle.nodes.items() if node.artifacts]
+    return {**dict.fromkeys(nodes, for_all[-1]), **by_node}
 
 
 def _reproduce(arguments: argparse.Namespace) -> int:

@@ -100,7 +100,7 @@ def replay_bundle(
         NoSamplesError: the bundle's evidence was left behind.
         BundleDigestError: a file is not the one that was written.
         UnknownFormatError, UnknownNodeNameError: no such format or node.
-        NoModelError: no node has the format.
+        NoModelError: no node has the format, or one that it was asked of by name has not.
         LeappError: the runtime does not take the bundle.
     """
     bundle = read.load(path)
@@ -115,12 +115,16 @@ def replay_bundle(
     options = _Options(rtol, atol, {node: FORMAT_NAMES[name] for node, name in by_node.items()}, model_dirs)
     cached = {name: _samples(bundle, node) for name, node in bundle.nodes.items()}
     chosen = {name: options.chosen(node) for name, node in bundle.nodes.items()}
-    if by_node and not any(chosen[node] for node in by_node):
-        node = next(iter(by_node))
+    without = [node for node in by_node if not chosen[node]]
+    # A format for all leaves out nodes that lack it, which the pipeline's notes name; one for a node is meant for it.
+    if without and (not isinstance(format, str) or len(without) == len(by_node)):
+        node = without[0]
+        own = bundle.nodes[node].artifacts
+        why = f"it has {', '.join(dict.fromkeys(each.format for each in own))}" if own else "it has none at all"
+        if isinstance(format, str):
+            why = "and no other node has one either"
         advice = "Leave out --format, or name a format that `leapp inspect` shows"
-        raise NoModelError(
-            node=node, wanted=f" as {by_node[node]}", why="and no other node has one either", advice=advice
-        )
+        raise NoModelError(node=node, wanted=f" as {by_node[node]}", why=why, advice=advice)
     ticks = _ticks(bundle, cached)
     reports = {
         name: NodeReport(

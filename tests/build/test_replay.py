@@ -183,6 +183,12 @@ def test_a_format_for_one_node(sound):
     formats = {report.node: [each.format for each in report.formats] for report in found.nodes}
     assert formats["policy"] == ["pt2"]
     assert len(formats["estimator"]) >= 1
+    with pytest.raises(
+        errors.NoModelError, match=r"'estimator' has no model file as pt2: it has torchscript\.\nLeave out --format"
+    ):
+        problems(sound, format={"policy": "pt2", "estimator": "pt2"})
+    with pytest.raises(errors.NoModelError, match="as onnx: and no other node has one either"):
+        problems(sound, format="onnx")
     with pytest.raises(errors.UnknownNodeNameError, match="--format names 'polcy'"):
         problems(sound, format={"polcy": "pt2"})
     with pytest.raises(errors.UnknownFormatError, match="Did you mean 'onnx'"):
