@@ -52,6 +52,47 @@ EXIT_BAD_INPUT: Final = 2
 EXIT_FAULT: Final = 70
 EXIT_INTERRUPTED: Final = 130
 
+_BUILD_MORE: Final = """\
+Each pipeline is traced, and its models are compared with what was traced. Its
+entry then runs again on other data, to find values that were frozen, and once
+more in other circumstances, to prove that the same bytes come out. Where a lock
+lies beside the manifest, the bundle must be the one that is locked.
+
+examples:
+  leapp build                        all of manifests/, into dist/
+  leapp build manifests/arm.toml     one pipeline
+  leapp build manifests/arm.toml --only policy
+                                     one node of it, in a temporary folder
+  leapp build --shard 2/4            on the second of four machines
+  leapp build --merge d1 d2 d3 d4    gather what they left, into dist/
+"""
+_PLAN_MORE: Final = """\
+examples:
+  leapp plan                         what is built, and how long each took
+  leapp plan --json > plan.jsonl     one record per pipeline, for CI matrices
+  leapp plan --shard 2/4 --costs plan.jsonl
+                                     what `leapp build` would build with them
+"""
+_LOCK_MORE: Final = """\
+Commit the locks: `leapp build` then fails where it gives another bundle, and
+says why. What is already locked stays as it is, unless --update accepts it.
+
+examples:
+  leapp lock                         a lock for each manifest in manifests/
+  leapp lock manifests/arm.toml --update
+                                     accept what a build refused
+"""
+_VERIFY_MORE: Final = """\
+examples:
+  leapp verify dist/*/*              all bundles
+  leapp verify dist/arm/1.0.0 --lock manifests/
+                                     must be the one that is locked there
+"""
+_CACHE_MORE: Final = """\
+examples:
+  leapp cache path                   the folder; LEAPP_CACHE names another one
+  leapp cache gc --max-size 5GB      keep to a size, as before CI saves it
+"""
 DEFAULT_MANIFESTS: Final = "manifests"
 DEFAULT_OUT: Final = "dist"
 _NO_LOGS: Final = frozenset({".yaml", ".yml", ".json", ".onnx", ".pt", ".pt2", ".zip", ".tar", ".gz", ".toml"})
@@ -91,7 +132,7 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     """What was asked for. Exits where that cannot be understood, with a record for whoever reads records."""
     try:
         arguments = _parser().parse_args(argv)
-        _one_stdout(arguments)
+        _check_together(arguments)
     except _WrongArgumentsError as wrong:
         if "--json" in argv:
             command = next((each for each in argv if not each.startswith("-")), None)
@@ -107,9 +148,20 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     return arguments
 
 
-def _one_stdout(arguments: argparse.Namespace) -> None:
-    if getattr(arguments, "svg", None) == Path("-") and arguments.json:
-        raise _WrongArgumentsError(None, "argument --svg: - is stdout, which --json has: name a file")
+def _check_together(arguments: argparse.Namespace) -> None:
+    """Refuse arguments of which one would be ignored because of another."""
+    given = {name for name, value in vars(arguments).items() if value is not None and value is not False}
+    wrong = ""
+    if "svg" in given and arguments.svg == Path("-") and arguments.json:
+        wrong = "argument --svg: - is stdout, which --json has: name a file"
+    if "merge" in given:
+        for name in ("only", "shard", "costs", "dask"):
+            if name in given:
+                wrong = f"argument --merge: not allowed with --{name}: it builds nothing"
+    if "max_size" in given and arguments.action != "gc":
+        wrong = f"argument --max-size: it is of `leapp cache gc`, not of `leapp cache {arguments.action}`"
+    if wrong:
+        raise _WrongArgumentsError(getattr(arguments, "parser", None), wrong)
 
 
 class _WrongArgumentsError(Exception):
@@ -118,6 +170,16 @@ class _WrongArgumentsError(Exception):
     def __init__(self, parser: argparse.ArgumentParser | None, message: str) -> None:
         super().__init__(message)
         self.parser, self.message = parser, message
+
+
+class _Help(argparse.HelpFormatter):
+    """Paragraphs are wrapped; those with indented lines, such as examples, stay as they are."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        fill = super()._fill_text
+        paragraphs = text.strip().split("\n\n")
+        filled = [each if "\n  " in each else fill(each, width, indent) for each in paragraphs]
+        return "\n\n".join(filled)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -226,11 +288,11 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="leapp",
         description="Turn annotated PyTorch and NumPy code into reproducible, checked model bundles.",
-        epilog=_EXIT_CODES,
+        epilog=f"`leapp COMMAND --help` shows the options of a command.\n\n{_EXIT_CODES}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"leapp {__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     parser.set_defaults(run=_first_words)
 
     init = _command(commands, "init", _init, "write what a project needs to build its pipelines; overwrite nothing")
@@ -239,63 +301,80 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SCRIPT",
         type=Path,
         dest="script",
-        help="gets a manifest; it is read, not run",
+        help="annotated script that gets a manifest; it is read, not run",
     )
     init.add_argument("--ci", choices=("github",), help="write a workflow as well: cache, export, verify, upload")
     init.add_argument(
-        "--force", metavar="FILE", type=Path, action="append", default=[], help="may be replaced (repeatable)"
+        "--force",
+        metavar="FILE",
+        type=Path,
+        action="append",
+        default=[],
+        help="replace this file if it is there (repeatable)",
     )
 
-    build = _command(commands, "build", _build, "build pipelines from manifests and publish their bundles")
+    build = _command(commands, "build", _build, "build pipelines from manifests and publish their bundles", _BUILD_MORE)
     _add_manifests(build)
-    build.add_argument("--only", metavar="NODE", help="trace all, but write and check this node alone; publish nothing")
-    build.add_argument("--version", metavar="V", dest="as_version", help="version to build, in place of the manifest's")
+    _add_out(build)
+    _add_version(build)
     build.add_argument(
-        "--jobs", "-j", metavar="N", type=number_of_jobs, help="pipelines built at once (default: one per CPU)"
-    )
-    build.add_argument("--out", metavar="DIR", type=Path, default=Path(DEFAULT_OUT), help="default: %(default)s")
-    build.add_argument("--strict", action="store_true", help="an error at every line where a value leaves the trace")
-    build.add_argument(
-        "--no-reproduce", action="store_true", help="do not run each entry once more with everything varied"
+        "--only",
+        metavar="NODE",
+        help="while you work on one node: write and check its models alone, in a temporary folder; publish nothing",
     )
     build.add_argument(
-        "--fresh", action="store_true", help="a new interpreter for every session, rather than a fork of a warm one"
+        "--strict",
+        action="store_true",
+        help="fail at the first line where a value leaves the trace, that is, where the model would not do what the "
+        "code does",
     )
-    _add_shard(build)
+    _add_reproduce(build)
     build.add_argument(
+        "--no-cache", action="store_true", help="build everything, also what has not changed since it was built"
+    )
+    build.add_argument("--explain", action="store_true", help="list all that changed since each pipeline was built")
+    _add_jobs(build)
+    build.add_argument(
+        "--fresh", action="store_true", help="start every session in a new interpreter, not forked from a warm one"
+    )
+    _add_junit(build)
+    several = build.add_argument_group("several machines")
+    _add_shard(several)
+    several.add_argument(
         "--merge",
         metavar="DIR",
         nargs="+",
         type=Path,
         help="build nothing: gather the bundles that shards left in these folders",
     )
-    build.add_argument(
-        "--no-cache", action="store_true", help="build all, also what has not changed since it was built"
-    )
-    build.add_argument(
+    several.add_argument(
         "--dask",
         metavar="ADDRESS",
         help="build on the workers of a Dask cluster: address of its scheduler (tcp://host:8786), or scheduler file",
     )
-    build.add_argument("--explain", action="store_true", help="list all that changed since a pipeline was built")
-    _add_junit(build)
 
-    plan = _command(commands, "plan", _plan, "show what a build would build, and what that costs; nothing is run")
+    plan = _command(
+        commands, "plan", _plan, "show what a build would build, and how long each took; nothing is run", _PLAN_MORE
+    )
     _add_manifests(plan)
-    plan.add_argument("--version", metavar="V", dest="as_version", help="as of `leapp build`")
-    plan.add_argument("--out", metavar="DIR", type=Path, default=Path(DEFAULT_OUT), help="default: %(default)s")
+    _add_out(plan)
+    _add_version(plan)
     _add_shard(plan)
 
-    lock = _command(commands, "lock", _lock, "write the digests that manifests are expected to give beside them")
+    lock = _command(
+        commands,
+        "lock",
+        _lock,
+        "write NAME.lock beside each manifest: the digests it must give from now on",
+        _LOCK_MORE,
+    )
     _add_manifests(lock)
-    lock.add_argument("--update", action="store_true", help="accept bundles that differ from what is locked")
     lock.add_argument(
-        "--jobs", "-j", metavar="N", type=number_of_jobs, help="pipelines built at once (default: one per CPU)"
+        "--update", action="store_true", help="accept bundles that differ from what is locked: lock and publish them"
     )
-    lock.add_argument(
-        "--out", metavar="DIR", type=Path, default=Path(DEFAULT_OUT), help="where bundles are (default: %(default)s)"
-    )
-    lock.add_argument("--no-reproduce", action="store_true", help="as of `leapp build`, for what has to be built")
+    _add_out(lock, "folder of the bundles; what it lacks is built and published there")
+    _add_reproduce(lock)
+    _add_jobs(lock)
 
     check = _command(commands, "check", _check, "validate manifests without building")
     _add_manifests(check)
@@ -303,14 +382,16 @@ def _parser() -> argparse.ArgumentParser:
 
     _command(commands, "schema", _schema, "print the JSON Schema of manifests, for editors")
 
-    verify = _command(commands, "verify", _verify, "check digests and structure of bundles; nothing is executed")
+    verify = _command(
+        commands, "verify", _verify, "check digests and structure of bundles; nothing is executed", _VERIFY_MORE
+    )
     _add_bundles(verify, "+")
     verify.add_argument(
         "--lock",
         metavar="FILE",
         type=Path,
-        help="hold them against this lock, or a folder of locks (default: the one "
-        "beside the manifest, where it is found)",
+        help="compare with this lock, or with those of a folder (default: the lock beside the manifest that a bundle "
+        "was built from, where it is found)",
     )
     _add_junit(verify)
 
@@ -344,7 +425,7 @@ def _parser() -> argparse.ArgumentParser:
 
     run = _command(commands, "run", _run, "run a bundle tick by tick, on given or random inputs")
     run.add_argument("bundle", metavar="BUNDLE", type=Path, help="folder of a bundle, or a runtime file (.yaml)")
-    run.add_argument("--steps", metavar="N", type=number_of_ticks, help="default: the ticks of --inputs, else 1")
+    run.add_argument("--steps", metavar="N", type=count, help="default: the ticks of --inputs, else 1")
     run.add_argument(
         "--inputs", metavar="FILE", type=Path, help=".safetensors, keys NODE/PORT or TICK/in/NODE/PORT, or a --log"
     )
@@ -357,7 +438,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--model-dir", metavar="DIR", action="append", default=[], type=Path, help="holds models the bundle lacks"
     )
-    run.add_argument("--threads", metavar="N", type=number_of_jobs, default=1, help="per node (default: %(default)s)")
+    run.add_argument("--threads", metavar="N", type=count, default=1, help="per node (default: %(default)s)")
     run.add_argument("--guard", action="store_true", help="stop where an output is not finite or out of its range")
 
     reproduce = _command(
@@ -382,10 +463,16 @@ def _parser() -> argparse.ArgumentParser:
     inspect.add_argument("--svg", metavar="FILE", type=Path, help="draw the pipeline instead, as SVG; - is stdout")
     inspect.add_argument("--png", metavar="FILE", type=Path, help="draw the pipeline instead, as PNG")
 
-    cache = _command(commands, "cache", _cache, "show where built bundles are kept, check them, or remove old ones")
-    cache.add_argument("action", choices=("path", "verify", "gc"), help="show the folder; read and check all; remove")
+    cache = _command(
+        commands, "cache", _cache, "show where built bundles are kept, check them, or remove old ones", _CACHE_MORE
+    )
     cache.add_argument(
-        "--max-size", metavar="SIZE", type=size, help="gc: what may stay, such as 500MB or 0 (default: 20GB)"
+        "action",
+        choices=("path", "verify", "gc"),
+        help="path: show the folder. verify: read all, drop what is damaged. gc: remove what was not used for longest",
+    )
+    cache.add_argument(
+        "--max-size", metavar="SIZE", type=size, help="of gc: how much may stay, as 500MB, or 0 (default: 20GB)"
     )
 
     _command(commands, "doctor", _doctor, "show what is installed, what is missing, and the command that brings it")
@@ -393,13 +480,21 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _command(
-    commands: Any, name: str, run: Callable[[argparse.Namespace], int], summary: str
+    commands: Any, name: str, run: Callable[[argparse.Namespace], int], summary: str, more: str = ""
 ) -> argparse.ArgumentParser:
+    """A command. ``more``: a paragraph and examples for its own help, each line as it is to stand there."""
+    about, title, examples = more.partition("examples:\n")
     parser: argparse.ArgumentParser = commands.add_parser(
-        name, help=summary, description=f"{summary[0].upper()}{summary[1:]}."
+        name,
+        help=summary,
+        description=f"{summary[0].upper()}{summary[1:]}.\n\n{about}".strip(),
+        epilog=title + examples,
+        formatter_class=_Help,
+        # An option that is cut short is as likely mistyped: it must not turn into one that changes files.
+        allow_abbrev=False,
     )
     parser.add_argument("--json", action="store_true", help="machine-readable records on stdout, one per line")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, parser=parser)
     return parser
 
 
@@ -414,7 +509,29 @@ def _add_manifests(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_shard(parser: argparse.ArgumentParser) -> None:
+def _add_out(parser: argparse.ArgumentParser, what: str = "folder that bundles are published to") -> None:
+    parser.add_argument(
+        "--out", metavar="DIR", type=Path, default=Path(DEFAULT_OUT), help=f"{what} (default: %(default)s/)"
+    )
+
+
+def _add_version(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--version", metavar="V", dest="as_version", help="version to build, instead of the manifests'")
+
+
+def _add_jobs(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--jobs", "-j", metavar="N", type=count, help="pipelines built at once (default: one per CPU)")
+
+
+def _add_reproduce(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--no-reproduce",
+        action="store_true",
+        help="do not build once more in other circumstances, which proves that the same bytes come out",
+    )
+
+
+def _add_shard(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--shard", metavar="I/N", type=shard, help="this part alone, as 2/4: all parts together are all pipelines"
     )
@@ -435,17 +552,15 @@ def _add_bundles(parser: argparse.ArgumentParser, count: str | None) -> None:
     parser.add_argument(name, nargs=count, metavar="BUNDLE", type=Path, help="folder that holds a bundle.json")
 
 
-def number_of_jobs(text: str) -> int:
-    """Read ``--jobs``; argparse names this function in its error."""
-    number = int(text)
+def count(text: str) -> int:
+    """Read ``--jobs``, ``--steps`` and ``--threads``."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
     if number < 1:
-        raise argparse.ArgumentTypeError("must be at least 1")
+        raise argparse.ArgumentTypeError(f"expected a whole number from 1, got {text!r}")
     return number
-
-
-def number_of_ticks(text: str) -> int:
-    """Read ``--steps``; argparse names this function in its error."""
-    return number_of_jobs(text)
 
 
 def shard(text: str) -> Shard:
@@ -459,7 +574,7 @@ def shard(text: str) -> Shard:
 
 
 def size(text: str) -> int:
-    """Read ``--max-size``, in bytes; argparse names this function in its error."""
+    """Read ``--max-size``, in bytes."""
     found = re.fullmatch(r"([0-9]*\.?[0-9]+) ?([kMGT]?)B?", text.strip())
     if found is None:
         raise argparse.ArgumentTypeError(f"expected a size such as 500MB, 20GB or 0, got {text!r}")
@@ -467,15 +582,18 @@ def size(text: str) -> int:
 
 
 def names(text: str) -> list[str]:
-    """Read ``--vary``; argparse names this function in its error."""
+    """Read ``--vary``."""
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def tolerance(text: str) -> float:
-    """Read ``--rtol`` and ``--atol``; argparse names this function in its error."""
-    number = float(text)
+    """Read ``--rtol`` and ``--atol``."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = float("nan")
     if not 0 <= number < float("inf"):
-        raise argparse.ArgumentTypeError("must be a finite number, zero or more")
+        raise argparse.ArgumentTypeError(f"expected a finite number, zero or more, got {text!r}")
     return number
 
 

@@ -226,3 +226,58 @@ def test_doctor_reads_our_own_metadata(capsys):
     assert packages["torch"]["needed_for"] == ["build"]
     assert "base" in packages["pyyaml"]["needed_for"]
     assert record["can"]["base"] is True
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("bild", "there is no command 'bild'. Did you mean 'build'?"),
+        ("cache gcc", "Did you mean 'gc'?"),
+        ("build --no-cash", "leapp build: error: unrecognized arguments: --no-cash. Did you mean '--no-cache'?"),
+        (
+            "verify x --juint=f.xml",
+            "leapp verify: error: unrecognized arguments: --juint=f.xml. Did you mean '--junit'?",
+        ),
+        ("schema extra", "leapp schema: error: unrecognized arguments: extra"),
+        # An option that was cut short is not taken for one that changes files.
+        ("lock --updat", "unrecognized arguments: --updat. Did you mean '--update'?"),
+        ("build --jobs x", "argument --jobs/-j: expected a whole number from 1, got 'x'"),
+        ("run b --steps 0", "argument --steps: expected a whole number from 1, got '0'"),
+        ("replay b --rtol tight", "argument --rtol: expected a finite number, zero or more, got 'tight'"),
+        ("replay b --atol nan", "argument --atol: expected a finite number, zero or more, got 'nan'"),
+        ("build --merge d1 --shard 1/2", "leapp build: error: argument --merge: not allowed with --shard"),
+        ("build --merge d1 --only n", "not allowed with --only: it builds nothing"),
+        ("cache path --max-size 0", "argument --max-size: it is of `leapp cache gc`, not of `leapp cache path`"),
+    ],
+)
+def test_arguments_that_make_no_sense_are_told_with_the_next_step(project, capsys, arguments, said):
+    with pytest.raises(SystemExit) as end:
+        cli.main(arguments.split())
+    assert end.value.code == 2
+    assert said in capsys.readouterr().err
+
+
+def test_no_hint_where_nothing_is_near(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["xyzzy"])
+    assert "Did you mean" not in capsys.readouterr().err
+
+
+def commands():
+    (group,) = (each for each in cli._parser()._subparsers._group_actions)
+    return group.choices
+
+
+@pytest.mark.parametrize("name", commands())
+def test_every_help_fits_a_narrow_terminal_and_says_what_each_option_is(name, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    parser = commands()[name]
+    lines = parser.format_help().splitlines()
+    assert max(map(len, lines)) <= 80
+    assert all(action.help for action in parser._actions)
+    # Examples are commands of this verb that the parser takes.
+    shown = [line.split("  ")[1] for line in lines if line.startswith(f"  leapp {name}")]
+    for example in shown:
+        words = example.partition(">")[0].replace("dist/*/*", "dist/a/1").split()[1:]
+        assert cli._parser().parse_args(words).command == name
+    assert bool(shown) == ("examples:" in lines)

@@ -127,8 +127,10 @@ def read_costs(path: Path, plan: BuildPlan) -> Costs:
     found: Costs = {}
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise CostsError(file=path, why=str(error)) from error
+    except OSError as error:
+        raise CostsError(file=path, why=error.strerror or str(error)) from error
+    except UnicodeDecodeError as error:
+        raise CostsError(file=path, why="it is no text") from error
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue

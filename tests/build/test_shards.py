@@ -73,8 +73,11 @@ def test_costs_that_are_none_are_named_with_their_line(tmp_path):
         file.write_text(good + bad)
         with pytest.raises(CostsError, match=r"plan\.jsonl:4"):
             read_costs(file, plan)
-    with pytest.raises(CostsError, match="missing"):
+    with pytest.raises(CostsError, match="missing: No such file or directory"):
         read_costs(tmp_path / "missing", plan)
+    file.write_bytes(b"\xff")
+    with pytest.raises(CostsError, match=r"plan\.jsonl: it is no text"):
+        read_costs(file, plan)
 
 
 def test_another_version_costs_what_the_last_one_in_the_file_does(tmp_path):
