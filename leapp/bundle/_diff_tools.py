@@ -31,6 +31,7 @@ _WRITERS: Final = (
 )
 """Packages that change bytes more often than others do: named first."""
 _MOST: Final = 6
+_MOST_RARE: Final = 2
 _DIGITS: Final = 12
 """Of a digest, enough to tell two apart."""
 
@@ -55,7 +56,8 @@ def tool_findings(a: BuiltWith, b: BuiltWith, *, same_inputs: bool) -> Iterator[
     said = [*plain_findings(Cause.TOOL_CHAIN, "", a.toolchain, b.toolchain, kind="tool", step=Step.PATCH)]
     yield from said
     known = {each.part for each in said}
-    for first, second, machine in (a.packages, b.packages, False), (a.builder, b.builder, True):
+    found = []
+    for first, second, machine in (a.builder, b.builder, True), (a.packages, b.packages, False):
         if first is None or second is None:
             continue
         for name in _in_order({*first, *second}):
@@ -64,7 +66,13 @@ def tool_findings(a: BuiltWith, b: BuiltWith, *, same_inputs: bool) -> Iterator[
                 continue
             if not machine and not (one and other) and not same_inputs:
                 continue
-            yield _finding(name, one, other, MACHINE if machine and name not in _IN_RUNTIME_FILE else PACKAGE)
+            found.append(_finding(name, one, other, MACHINE if machine and name not in _IN_RUNTIME_FILE else PACKAGE))
+    # What both have explains more: another torch may bring dozens of packages.
+    yield from sorted(found, key=_came_or_went)
+
+
+def _came_or_went(finding: Finding) -> bool:
+    return finding.kind == PACKAGE and finding.change is not Change.DIFFERS
 
 
 def _in_order(names: Iterable[str]) -> list[str]:
@@ -80,8 +88,15 @@ def _finding(name: str, first: str, second: str, kind: str) -> Finding:
 
 def tools_text(findings: Sequence[Finding]) -> str:
     """Findings in one line for people: what each was and is."""
-    texts = [_text(each) for each in findings]
-    return ", ".join(texts[:_MOST]) + (f" and {len(texts) - _MOST} more" if len(texts) > _MOST else "")
+    rare = [each for each in findings if _came_or_went(each)]
+    shown = [each for each in findings if each not in rare] if len(rare) > _MOST_RARE else [*findings]
+    texts = [_text(each) for each in shown]
+    parts = [", ".join(texts[:_MOST])]
+    if len(texts) > _MOST:
+        parts.append(f"{len(texts) - _MOST} more")
+    if len(shown) < len(findings):
+        parts.append(f"{len(rare)} packages that only one has")
+    return " and ".join(filter(None, parts))
 
 
 def _text(finding: Finding) -> str:

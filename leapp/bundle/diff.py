@@ -276,6 +276,9 @@ def _constant_text(findings: Sequence[Finding]) -> str:
     largest.sort(key=lambda each: each.values is None)
     first = largest[0]
     name = constant_name(first)
+    source = first.second_source or first.source
+    if source and is_counted(name):  # such a name tells people nothing
+        name += f" ({source})"
     if first.values is not None:
         text = f"{name}, largest difference {first.values.largest:.2g}"
     elif first.first and first.second:

@@ -54,6 +54,11 @@ def _for(*overloads: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return kept
 
 
+def _older(name: str) -> tuple[Any, ...]:
+    """An operator that torch no longer has since 2.14."""
+    return (getattr(_aten, name).default,) if hasattr(_aten, name) else ()
+
+
 # Training statistics: the exporter leaves the running ones as they were.
 _TABLE.update(get_decompositions([_aten.native_batch_norm, _aten._native_batch_norm_legit_functional]))
 
@@ -548,7 +553,7 @@ def _cholesky_ex(self: Tensor, *, upper: bool = False, check_errors: bool = Fals
     return (lower.mT if upper else lower), info
 
 
-@_for(_aten.cholesky.default)
+@_for(*_older("cholesky"))
 def _cholesky(self: Tensor, upper: bool = False) -> Tensor:
     return _cholesky_ex(self, upper=upper)[0]  # type: ignore[no-any-return]
 
@@ -732,7 +737,7 @@ def _tensorinv(self: Tensor, ind: int = 2) -> Tensor:
     return inverse.reshape(*self.shape[ind:], *self.shape[:ind])
 
 
-@_for(_aten.qr.default)
+@_for(*_older("qr"))
 def _old_qr(self: Tensor, some: bool = True) -> tuple[Tensor, Tensor]:
     return _qr(self, "reduced" if some else "complete")  # type: ignore[no-any-return]
 

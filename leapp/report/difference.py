@@ -179,13 +179,16 @@ def _files(found: BundleDiff, printer: Printer) -> None:
 def _advice(found: BundleDiff, printer: Printer) -> None:
     advice = found.advice
     style = _STYLES[advice.step]
-    step = advice.step.word
+    step = step_word = advice.step.word
     if found.sides is not None and advice.version:
         step += f"  {found.sides[0].version} -> {advice.version}"
     printer.line()
     printer.line(Cell("version step  ", "title"), Cell(step, style), Cell(f"  {_MEANINGS[advice.step]}", "soft"))
     for reason in advice.reasons:
         _paragraph(printer, reason)
+    if advice.version and found.sides is not None and found.sides[0].version.startswith("0."):
+        moves = "second" if advice.step is Step.MAJOR else "third"
+        printer.line(Cell(f"  Below 1.0.0 a {step_word} step moves the {moves} number.", "soft"))
     if advice.step is Step.NONE or found.sides is None:
         return
     given = found.sides[1].version

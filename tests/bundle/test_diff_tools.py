@@ -54,6 +54,25 @@ CASES = {
     "another build of torch": ({"torch": "2.13.0+xpu"}, {}, "tool chain changed: torch 2.13.0+cpu -> 2.13.0+xpu"),
     "gone": ({"zoo": None}, {}, "tool chain changed: zoo 1 -> none"),
     "Python": ({}, {"Python": "CPython 3.11.8"}, "tool chain changed: Python CPython 3.11.7 -> CPython 3.11.8"),
+    "one came, one went": (
+        {"zoo": None, "yes": "1", "onnx": "1.24.0"},
+        {},
+        "tool chain changed: onnx 1.23.2 -> 1.24.0, yes none -> 1, zoo 1 -> none",
+    ),
+    "many came": (
+        {"a": "1", "b": "1", "c": "1", "zoo": "2"},
+        {},
+        "tool chain changed: zoo 1 -> 2 and 3 packages that only one has",
+    ),
+    "only came": ({"a": "1", "b": "1", "c": "1"}, {}, "tool chain changed: 3 packages that only one has"),
+    "many changed": (
+        dict.fromkeys(PACKAGES, "9") | {"c": "1", "b": "1", "a": "1"},
+        {LEAPP_SOURCE: "2" * 64, "Python": "CPython 3.11.8"},
+        (
+            f"tool chain changed: {LEAPP_SOURCE}, Python CPython 3.11.7 -> CPython 3.11.8, onnxscript 0.7.1 -> 9, "
+            "onnx 1.23.2 -> 9, numpy 2.4.6 -> 9, torch 2.13.0+cpu -> 9 and 1 more and 3 packages that only one has"
+        ),
+    ),
     "LEAPP": ({}, {LEAPP_SOURCE: "2" * 64}, f"tool chain changed: {LEAPP_SOURCE}"),
     "machine": ({}, {"processor": "two"}, "machine of the build changed: processor one -> two"),
 }
