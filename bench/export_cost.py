@@ -1,7 +1,8 @@
 """Cost of a checked artifact against torch's own exporter called by hand.
 
 Ours includes canonical bytes, hashing, loading the file again and replaying a sample; by hand is the exporter and the
-write alone. Time for a 3-layer 512-wide MLP, warm; time and peak memory for 200 MB of weights, each in a fresh process.
+write alone. CPU time for a 3-layer 512-wide MLP, warm; CPU time and peak memory for 200 MB of weights, each in a fresh
+process.
 """
 
 from __future__ import annotations
@@ -112,12 +113,12 @@ small = bench.mlp(8, 1)
 bench.ours(format, bench.recorded(small, 8), path)  # what imports cost is not the point
 bench.by_hand(format, small, 8, path)
 model = bench.mlp(bench.BIG_WIDTH, bench.BIG_LAYERS)
-begin = time.perf_counter()
+begin = time.process_time()
 if kind == "ours":
     bench.ours(format, bench.recorded(model, bench.BIG_WIDTH), path)
 elif kind == "hand":
     bench.by_hand(format, model, bench.BIG_WIDTH, path)
-print(time.perf_counter() - begin)
+print(time.process_time() - begin)
 """
 
 

@@ -1,7 +1,8 @@
 """Cost of tracing one op, against a bare tensor subclass that runs the op and appends an FX node.
 
 The floor does the least that any tracer of this kind must do, with the collector off. Tensors have 8 elements, so that
-the ops themselves cost next to nothing.
+the ops themselves cost next to nothing. CPU time, in turns: what else the machine does changes that least, and meets
+both alike.
 """
 
 from __future__ import annotations
@@ -53,31 +54,31 @@ def chain(value: torch.Tensor, length: int) -> torch.Tensor:
 
 
 def floor(length: int) -> float:
-    """Seconds per op of the bare subclass."""
+    """CPU seconds per op of the bare subclass."""
     Bare.graph = fx.Graph()
     value: Any = torch.ones(8)
     value.__class__ = Bare
     value.node = Bare.graph.placeholder("x")
     gc.collect()
     gc.disable()
-    begin = time.perf_counter()
+    begin = time.process_time()
     chain(value, length)
-    seconds = time.perf_counter() - begin
+    seconds = time.process_time() - begin
     gc.enable()
     return seconds / length
 
 
 def ours(length: int, *, sentinel: bool = False) -> tuple[float, float]:
-    """Seconds per op of tracing alone, and of tracing and closing the node."""
+    """CPU seconds per op of tracing alone, and of tracing and closing the node."""
     session = Session(SessionOptions("bench", Path("unused"), sentinel=sentinel))
     value = torch.ones(8)
     gc.collect()
     session.input_tensors("n", {"x": value})
-    begin = time.perf_counter()
+    begin = time.process_time()
     result = chain(value, length)
-    traced = time.perf_counter() - begin
+    traced = time.process_time() - begin
     session.output_tensors("n", {"y": result})
-    closed = time.perf_counter() - begin
+    closed = time.process_time() - begin
     session.stop()
     return traced / length, closed / length
 
@@ -88,11 +89,11 @@ def main() -> int:
     fine = True
     per_op = {}
     for length in (100, 1000, 5000, 20_000):
-        base = min(floor(length) for _ in range(5))
-        runs = [ours(length) for _ in range(5)]
-        per_op[length] = min(run[0] for run in runs)
+        # The shorter a run, the likelier something disturbs all of five.
+        turns = [(floor(length), *ours(length)) for _ in range(max(5, 10_000 // length))]
+        base, per_op[length], pruned = (min(each) for each in zip(*turns, strict=True))
         fine &= ratio(f"{length} ops, tracing", per_op[length], "bare subclass", base, 1.8, "us")
-        fine &= ratio(f"{length} ops, with pruning", min(run[1] for run in runs), "bare subclass", base, 2.0, "us")
+        fine &= ratio(f"{length} ops, with pruning", pruned, "bare subclass", base, 2.0, "us")
     watched = min(ours(5000, sentinel=True)[0] for _ in range(5))
     # For a person to know: builds and LEAPP_STRICT=1 pay it.
     ratio("5000 ops, tracing with the sentinel", watched, "tracing without", per_op[5000], math.inf, "us")
