@@ -735,12 +735,12 @@ def _plan(arguments: argparse.Namespace) -> int:
             for each in found
         ]
         printer = Printer(sys.stdout)
-        printer.table(("Pipeline", "Version", "Manifest", "Formats", "Key", "Last build"), rows, numbers=(5,))
+        printer.table(("Pipeline", "Version", "Manifest", "Formats", "Key", "Took"), rows, numbers=(5,))
         if not rows:
             printer.line(f"Shard {arguments.shard} has nothing to build: there are fewer pipelines than shards.")
         elif arguments.shard is not None and arguments.costs is None:
-            printer.line("Shards have as many pipelines each; `leapp plan --json > plan.jsonl`, given to every machine")
-            printer.line("as --costs plan.jsonl, weighs them by their last build.")
+            printer.line("Divided by number. To divide by time, give every machine the same file:")
+            printer.line(f"  leapp plan --json > plan.jsonl, then --shard {arguments.shard} --costs plan.jsonl")
     return EXIT_OK
 
 
@@ -854,12 +854,12 @@ def _cache(arguments: argparse.Namespace) -> int:
             report = cache.verify()
             record = {"objects": report.objects, "size_bytes": report.size_bytes, "dropped": list(report.dropped)}
             lines = [f"dropped {digest}: its bytes were not those of its digest" for digest in report.dropped]
-            lines.append(f"{report.objects} objects, {size_text(report.size_bytes)}, are what they should be.")
+            lines.append(f"{report.objects} objects ({size_text(report.size_bytes)}) are sound.")
         else:
             freed = cache.gc(arguments.max_size)
             record = dataclasses.asdict(freed)
-            removed = f"Removed {freed.objects} objects, {size_text(freed.size_bytes)}"
-            lines = [f"{removed}; {freed.kept_objects}, {size_text(freed.kept_bytes)}, stay."]
+            removed = f"Removed {freed.objects} objects ({size_text(freed.size_bytes)})"
+            lines = [f"{removed}; {freed.kept_objects} ({size_text(freed.kept_bytes)}) stay."]
     except OSError as error:
         raise CacheFolderError(folder=cache.root, why=error.strerror or str(error)) from error
     if arguments.json:
@@ -943,6 +943,8 @@ def _verify(arguments: argparse.Namespace) -> int:
             printer.table(
                 ("Problem", "File", "Detail"), [(each.kind.value, each.path, each.detail) for each in report.problems]
             )
+            if report.problems:
+                printer.line("It is not what was built: fetch it again, or build it again.")
             for note in report.notes:
                 printer.line(Cell(f"note: {note}", "warn"))
             if differs is not None:

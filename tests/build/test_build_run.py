@@ -308,7 +308,9 @@ def test_build_command_builds_the_rest_and_exits_with_the_highest_code(here, cap
     model = Path("out/good/2.0.0-rc.1/nodes/policy/policy.pt")
     model.write_bytes(model.read_bytes()[:-1] + b"!")
     assert cli.main(["verify", "out/good/2.0.0-rc.1"]) == 1
-    assert "changed" in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert "changed" in text
+    assert "fetch it again, or build it again" in text
     assert cli.main(["replay", "out/good/2.0.0-rc.1"]) == 1
 
 

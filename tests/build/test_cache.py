@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -487,6 +488,8 @@ def test_the_command(cache: Cache, plan: PipelinePlan, monkeypatch: pytest.Monke
     keep(cache, plan)
     assert main(["cache", "verify", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["objects"] == 4
+    assert main(["cache", "verify"]) == 0
+    assert re.fullmatch(r"4 objects \([0-9.]+ k?B\) are sound\.\n", capsys.readouterr().out)
     assert main(["cache", "gc", "--max-size", "0"]) == 0
     assert capsys.readouterr().out.startswith("Removed 4 objects")
     with pytest.raises(SystemExit):
