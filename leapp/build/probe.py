@@ -272,11 +272,19 @@ class Moved:
     """The read that fed it, with its line; empty when no read was seen."""
     allowed: bool = False
     """Every read that can have fed it stands in a function that the manifest allows."""
+    weights: bool = False
+    """It is a parameter of a module: drawn at random, most likely, and no data."""
 
     def text(self) -> str:
         """One or two lines for people."""
         change = "" if self.largest is None else f", largest change {self.largest:.3g}"
         place = f"{self.file}:{self.line}" if self.file else "unknown place"
+        if self.weights:
+            return (
+                f"node {self.node!r}: {self.what} of {self.op} at {place} is a parameter that each run begins with "
+                f"other values{change}; seed it in the entry (torch.manual_seed) or load a checkpoint. Its module was "
+                "not called, so that the second run could not take over the weights of the first"
+            )
         source = (
             f"fed by {self.escape}"
             if self.escape
@@ -509,6 +517,7 @@ def _differences(
                     _distance(values.get(f"{name}/{a['target']}"), constant),
                     *place,
                     *source,
+                    weights=not source.escape and recording.constants.roles.get(b["target"]) == "parameter",
                 )
             continue
         if a["args"] != b["args"] or a["kwargs"] != b["kwargs"]:

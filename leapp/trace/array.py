@@ -650,7 +650,9 @@ def _outside(func: Any, given: Any, keywords: Any, args: Any, kwargs: Any, value
             note_lost(value, each)
         return out[0] if isinstance(out, tuple) and len(out) == 1 else out
     if value is None:  # nothing but arrays that were made inside a node
-        return made_inside(result) if isinstance(result, np.ndarray) else result
+        if type(result) in (list, tuple):  # np.split gives views
+            return type(result)(made_inside(each) for each in result)
+        return made_inside(result)
     source = args[0] if args and type(args[0]) is TracedNpArray else None
     return note_lost(value, result) if source is None or func not in _COPIES else kept_wire(source, result)
 

@@ -454,6 +454,9 @@ class Target:
                 if type(self.thing) is not TracedNpArray:
                     recording.constants.watch(self.address[0])
         if type(self.thing) is TracedNpArray:
+            if self.value is None:
+                owner = owner_of(self.array)
+                recording.written_owners[id(owner)] = owner
             new = Value(recording, node, self.memory, 0, self.value.origin if self.value is not None else None)
             new.buffer = self.value is None or self.value.buffer
             new.given = self.value.given if self.value is not None else None

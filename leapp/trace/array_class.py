@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from leapp.trace._arrays import owner_of
 from leapp.trace._lineage import Value, register_array_maker, register_wrapper
 from leapp.trace.constants import no_hooks
 from leapp.trace.scalar import SCALARS, open_recording, traced_scalar
@@ -79,7 +80,7 @@ def first_value(things: Any) -> Value | None:
         value: Value | None = None
         if kind is TracedNpArray:
             value = thing._leapp
-            if value is None and thing._plain is None:
+            if value is None and (thing._plain is None or _is_written(thing)):
                 value = _adopted(thing)
         elif kind in SCALARS or kind in TRACED:
             value = thing._leapp
@@ -94,6 +95,12 @@ def first_value(things: Any) -> Value | None:
                 return value
             found = found or value
     return found
+
+
+def _is_written(array: TracedNpArray) -> bool:
+    """Whether a recorded call wrote the memory of an array that the node made, through another view of it."""
+    recording = open_recording()
+    return recording is not None and id(owner_of(array)) in recording.written_owners
 
 
 def _adopted(array: TracedNpArray) -> Value | None:

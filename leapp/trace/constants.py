@@ -153,6 +153,8 @@ class Constant:
     is_input: bool = False
     watched: bool = False
     """It is a registered buffer of a module that was given, and was taken for an input at first."""
+    parameter: bool = False
+    """It is a parameter, or a view of one, whether or not the module that holds it was ever called."""
 
     def unchanged(self) -> bool:
         """Whether the user's memory still holds what was recorded."""
@@ -589,7 +591,8 @@ class Constants:
             constant.node.target = target
             targets[constant.node] = target
             result[target] = constant.snapshot
-            self.roles[target] = "buffer" if constant.watched else roles.get(constant.name or "", "constant")
+            role = "parameter" if constant.parameter else "constant"
+            self.roles[target] = "buffer" if constant.watched else roles.get(constant.name or "", role)
         self._recorder.free_names(targets, lambda node: targets[node].replace(".", "_"))
         self._references = {targets[constant.node]: constant for constant in alive if constant.digest is not None}
         self._module_names.clear()  # no module lives on for its names
@@ -630,8 +633,9 @@ class Constants:
             name or ANONYMOUS, place, memory=stored.memory, dtype=live.dtype, shape=live.shape
         )
         constant = Constant(
-            node, live, snapshot, inline, bytes_digest(live) if by_reference else None, _version(live), name
-        )
+            node, live, snapshot, inline, bytes_digest(live) if by_reference else None, _version(live), name,
+            parameter=any(isinstance(each, torch.nn.Parameter) for each in (tensor, tensor._base)),
+        )  # fmt: skip
         stored.add(constant)
         if _same_geometry(live, tensor):
             return node

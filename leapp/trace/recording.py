@@ -140,6 +140,8 @@ class Recording:
         """id of an array that owns a recorded result's memory -> the array, and what it stands for."""
         self.unproved: dict[int, tuple[weakref.ref[Any] | None, bytes]] = {}
         """id of such an array that NumPy fills without telling -> the array, and what it must hold to count as one."""
+        self.written_owners: dict[int, Any] = {}
+        """id of an array -> the array, which owns memory that the node made and a recorded call wrote."""
         self.translated = False
         """Calls of NumPy were recorded as torch's."""
         self._meant: dict[int, weakref.ref[Any]] = {}

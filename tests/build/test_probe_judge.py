@@ -197,6 +197,31 @@ def test_unseeded_weights_are_noted_and_harmless(probed):
     assert report.unseeded == ("torch.nn.modules.linear.Linear",)
 
 
+def test_weights_of_a_module_that_is_not_called_are_told_as_weights(probed):
+    layers = iter([torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)])
+    nets = []
+
+    def body(session, x):
+        nets.append(next(layers))
+        return torch.nn.functional.linear(x, nets[-1].weight) + x @ nets[-1].weight.T
+
+    report = probed(body)
+    assert not report.ok
+    text = report.moved[0].text()
+    assert "is a parameter that each run begins with other values" in text
+    assert "seed it in the entry (torch.manual_seed) or load a checkpoint" in text
+    assert "moved with the data" not in text
+
+
+def test_parameters_that_were_fed_by_the_data_are_told_as_frozen(probed):
+    def body(session, x):
+        return torch.nn.functional.linear(x, torch.nn.Parameter(torch.eye(4) * float(x.max())))
+
+    text = probed(body).moved[0].text()
+    assert "moved with the data" in text
+    assert "fed by float()" in text
+
+
 def test_plain_tensors_get_no_such_treatment(probed):
     weights = iter([torch.ones(4), torch.full((4,), 2.0)])
     report = probed(lambda session, x: x * next(weights))

@@ -295,6 +295,39 @@ class OUTSIDE:
         return cls.made.pop()
 
 
+def filled_by_row(x):
+    z = np.zeros((3, 4), np.float32)
+    row = z[1]
+    row[:] = x[0]
+    z[0] += 2
+    z *= 3
+    return z
+
+
+def filled_across(x):
+    z = np.zeros((3, 4), np.float32)
+    z.T[0] += x[:, 0]
+    np.fill_diagonal(z, 7)
+    flat = z.reshape(-1)[::2]
+    flat *= 2
+    return z
+
+
+def filled_part_by_part(x):
+    z = np.ones((3, 4), np.float32)
+    left, right = np.split(z, 2, axis=1)
+    left[...] = x[:, 2:]
+    right /= 4
+    np.multiply(z, 2, out=z)
+    z.sort(axis=0)
+    return z.sum(axis=0) + z.max()
+
+
+@pytest.mark.parametrize("function", [filled_by_row, filled_across, filled_part_by_part])
+def test_an_array_that_was_first_written_through_a_view(record, function):
+    check(record, function, (3, 4))
+
+
 def test_a_buffer_that_outlives_the_node(record):
     def function(x):
         np.add(x, 1, out=BUFFER)
