@@ -96,6 +96,7 @@ examples:
 DEFAULT_MANIFESTS: Final = "manifests"
 DEFAULT_OUT: Final = "dist"
 _NO_LOGS: Final = frozenset({".yaml", ".yml", ".json", ".onnx", ".pt", ".pt2", ".zip", ".tar", ".gz", ".toml"})
+_RUN_PACKAGES: Final = frozenset({"numpy", "onnxruntime", "safetensors"})
 _BUILD_PACKAGES: Final = frozenset({"torch", "numpy", "onnx", "onnxscript", "onnxruntime", "safetensors"})
 
 _EXIT_CODES: Final = """\
@@ -235,8 +236,10 @@ def _answer(command: Callable[[argparse.Namespace], int], arguments: argparse.Na
             return _fault(error, arguments) if other is None else _refuse(other, arguments)
         from leapp.doctor import install_command
 
+        # Models in ONNX run without torch, which is most of what the extra for builds brings.
+        extra = "onnx" if arguments.command == "run" and error.name in _RUN_PACKAGES else "build"
         missing = MissingDependencyError(
-            what_for=f"leapp {arguments.command}", package=error.name, command=install_command()
+            what_for=f"leapp {arguments.command}", package=error.name, command=install_command(extra)
         )
         return _refuse(missing, arguments)
     except (KeyboardInterrupt, BrokenPipeError):
@@ -1063,7 +1066,8 @@ def _run(arguments: argparse.Namespace) -> int:
     played = play(manager, steps, inputs=inputs, seed=arguments.seed, log=arguments.log, timed=arguments.time)
     record = {"bundle": str(arguments.bundle), **as_json(played, manager.pipeline, manager.backends)}
     if not arguments.json:
-        show(played, manager.pipeline, manager.backends, str(arguments.bundle), Printer(sys.stdout))
+        seed = arguments.seed if inputs is None else None
+        show(played, manager.pipeline, manager.backends, str(arguments.bundle), Printer(sys.stdout), seed=seed)
     if played.error is not None:
         if not arguments.json:
             _say(f"Tick {played.ticks} was not run:", "bad")

@@ -158,6 +158,16 @@ def test_a_missing_library_is_named_with_the_command_that_brings_it(project, cap
     assert f"{sys.executable} -m pip install 'leapp-build[build]'" in error
 
 
+@pytest.mark.parametrize(("package", "extra"), [("onnxruntime", "onnx"), ("torch", "build")])
+def test_what_only_runs_needs_no_torch(capsys, monkeypatch, package, extra):
+    def absent(*_given, **_options):
+        raise ModuleNotFoundError(name=package)
+
+    monkeypatch.setattr("leapp.runtime.inference.InferenceManager", absent)
+    assert cli.main(["run", "bundle"]) == 2
+    assert f"-m pip install 'leapp-build[{extra}]'" in capsys.readouterr().err
+
+
 def test_interrupt_exits_130(project, capsys, monkeypatch):
     def interrupt(_paths, **_options):
         raise KeyboardInterrupt

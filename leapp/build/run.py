@@ -813,7 +813,7 @@ def _end_of(log: Path) -> bytes:
 
 def _details(outcome: SessionOutcome, printed: bytes) -> str:
     """What the user can use at once; a fault of ours stays in the log."""
-    if outcome.ending is None:
+    if outcome.ending is None or outcome.ending.kind is EndingKind.EXITED:  # as argparse does, which prints why
         return _tail(printed)
     return "" if outcome.ending.kind is EndingKind.FAULT else outcome.ending.traceback
 

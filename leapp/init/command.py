@@ -90,6 +90,7 @@ def initialize(
     if source.local is not None and not source.local.is_relative_to(root):
         notes.append(f"LEAPP runs from {source.local}; other machines need {VARIABLE}, for pip.")
     notes += chain.notes
+    notes += [] if found is None else _of_script(found)
     notes += _problems(root, found)
     notes += _not_ignored(root)
     manifest = f"manifests/{found.name}.toml" if found is not None else ""
@@ -137,6 +138,23 @@ def _annotated(root: Path) -> Iterator[Path]:
                 yield path
 
 
+def _of_script(script: Script) -> Iterator[str]:
+    """What the manifest of a script cannot settle."""
+    if len(script.starts) > 1:
+        first, *others = script.starts
+        others_too = f"{script.file} starts {', '.join(others)} as well as {first}"
+        yield f"{others_too}: `trace` says that this manifest is for {first}; another can be for another."
+    if script.beside:
+        names = ", ".join(script.beside)
+        yield f"{script.file} names {names} as if it ran in its own folder; a build runs in the project."
+    outside = [each for each in script.inputs if each.startswith("../")]
+    if outside:
+        yield f"{', '.join(outside)}: outside the project, so other machines need it at the same place."
+    unset = [each for each in script.variables if each not in os.environ]
+    if unset:
+        yield f"{script.file} reads {', '.join(unset)}, which is not set here; pass_env hands it to the build."
+
+
 def _problems(root: Path, script: Script | None) -> list[str]:
     """What ``leapp check`` says of the manifests that are there now."""
     if script is None:
@@ -168,7 +186,8 @@ def _next(
         yield "leapp init --from SCRIPT", "a manifest, once a script is annotated"
         return
     if script is not None and script.missing:
-        yield f"$EDITOR {manifest}", f"fill in args: {', '.join(script.missing)}"
+        key = "args" if ":" in script.entry else "argv"
+        yield f"$EDITOR {manifest}", f"fill in {key}: {', '.join(script.missing)}"
     yield f"leapp build {manifest}".rstrip(), "build, check and prove it, into dist/"
     yield "leapp lock", "write its digests down, for CI"
     nox = "" if importlib.util.find_spec("nox") else "pip install nox && "

@@ -67,6 +67,7 @@ def manifest_file(script: Script) -> File:
         f"name = {_toml(script.name)}",
         'version = "0.1.0"',
         f"entry = {_toml(script.entry)}",
+        *_traced(script),
         *_arguments(script),
         *_rate(script),
         "",
@@ -74,26 +75,41 @@ def manifest_file(script: Script) -> File:
         "# [export]",
         '# formats = ["onnx", "pt2"]  # for all nodes; without it the script\'s export_with, else ONNX',
     ]
+    session = []
     if script.inputs:
-        lines += [
-            "",
-            "[session]",
-            f"inputs = {_toml([*map(glob.escape, script.inputs)])}  # files that the entry reads",
-        ]
+        session.append(f"inputs = {_toml([*map(glob.escape, script.inputs)])}  # files that the entry reads")
+    if script.variables:
+        session.append(f"pass_env = {_toml(script.variables)}  # variables that it reads; a record has their digests")
+    if session:
+        lines += ["", "[session]", *session]
     lines += ["", *_probe(script)]
     return File(f"manifests/{script.name}.toml", "\n".join(lines) + "\n")
 
 
+def _traced(script: Script) -> list[str]:
+    if len(script.starts) < 2:
+        return []
+    others = ", ".join(map(_printable, script.starts[1:]))
+    return [f"trace = {_toml(script.starts[0])}  # of the sessions that it starts; there are also {others}"]
+
+
 def _arguments(script: Script) -> list[str]:
+    is_script = ":" not in script.entry  # a callable takes keywords, a script a command line
+    if script.missing and is_script:
+        words = (
+            [_toml(each), _toml(each.lstrip("-").upper())] if each.startswith("-") else [_toml(each.upper())]
+            for each in script.missing
+        )
+        wanted = ", ".join(word for pair in words for word in pair)
+        return [f"# argv = [{wanted}]  # its command line needs these: fill them in"]
     if script.missing:
         wanted = ", ".join(f"{name} = ..." for name in script.missing)
         also = "".join(f"{_toml_key(name)} = {_toml(value)}, " for name, value in script.args.items())
         return [f"# args = {{ {also}{wanted} }}  # the entry needs these: fill them in"]
     if script.args:
         return [f"args = {_toml(dict(script.args))}"]
-    # A callable takes keywords, a script a command line.
-    is_script = ":" not in script.entry
-    return ["# argv = []  # its command line"] if is_script else []
+    may_have = f": {', '.join(map(_printable, script.options))}" if script.options else ""
+    return [f"# argv = []  # its command line{may_have}"] if is_script else []
 
 
 def _rate(script: Script) -> list[str]:
@@ -110,12 +126,6 @@ def _nodes(script: Script) -> list[str]:
     if script.computed:
         places = ", ".join(map(str, script.computed[:3]))
         lines.append(f"# Nodes whose names only running tells: {_printable(places)}")
-    if len(script.starts) > 1:
-        names = ", ".join(map(_printable, script.starts))
-        lines += [
-            f"# The script starts several sessions ({names}); if more than one runs, name the",
-            f"# one that counts below [pipeline]: trace = {_toml(script.starts[0])}",
-        ]
     return [*lines, ""] if lines else []
 
 
@@ -123,7 +133,11 @@ def _probe(script: Script) -> list[str]:
     lines = ["# A second run on other data shows what was frozen from the first one's."]
     if script.seed is None:
         return [*lines, '# [probe]  # args, argv or inputs of it; ports."NODE/PORT" = { range = [-1, 1] }']
-    return [*lines, "[probe]", f"args = {{ seed = {script.seed + 1} }}"]
+    if ":" in script.entry:
+        return [*lines, "[probe]", f"args = {{ seed = {script.seed + 1} }}"]
+    if script.missing:  # this would take the place of them
+        return [*lines, f'# [probe]  # argv: that of [pipeline], and "--seed", "{script.seed + 1}"']
+    return [*lines, "[probe]", f'argv = ["--seed", "{script.seed + 1}"]']
 
 
 def noxfile(source: Source, chain: Chain, root: Path) -> File:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -30,6 +31,12 @@ _PLAIN_DECORATORS: Final = ("torch.", "leapp.", "functools.", "contextlib.")
 _NOT_DATA: Final = frozenset((".py", ".pyi", ".toml", ".md", ".rst"))
 _MOST_FILES: Final = 200
 """Modules of the project that are read for one script; more would be a search, not a look."""
+_ADVICE: Final = "Name a Python file that annotates its nodes."
+_SET_BY_BUILDS: Final = frozenset(
+    ("PATH", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "HOME", "TMPDIR", "LANG", "LC_ALL", "TZ", "PYTHONHASHSEED")
+)
+_OF_THE_SYSTEM: Final = frozenset(("bin", "boot", "dev", "etc", "lib", "lib64", "proc", "run", "sbin", "sys", "usr"))
+"""Folders at the top of a disk that hold nothing of the user's."""
 _NAME: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -62,14 +69,21 @@ class Script:
     args: Mapping[str, Any] = field(default_factory=dict)
     """Keywords that the script itself gives its entry, or that a second run should vary."""
     missing: tuple[str, ...] = ()
-    """Parameters of the entry that have no default and for which the script gives nothing."""
+    """Parameters of the entry that have no default and for which the script gives nothing; or words that its command
+    line must have."""
+    options: tuple[str, ...] = ()
+    """Words that its command line may have."""
     seed: int | None = None
-    """What the entry's parameter ``seed`` is by default, where it has one."""
+    """What the entry's parameter ``seed``, or its option ``--seed``, is by default, where it has one."""
     frequency_hz: float | None = None
     starts: tuple[str, ...] = ()
     """Names of all ``start()`` calls."""
     inputs: tuple[str, ...] = ()
-    """Files of the project that the script names."""
+    """Files that the script names, relative to the project."""
+    beside: tuple[str, ...] = ()
+    """Files that it names as if it ran in its own folder; a build runs in the project."""
+    variables: tuple[str, ...] = ()
+    """Variables of the environment that it cannot do without."""
 
 
 def read_script(path: Path, root: Path) -> Script:
@@ -81,11 +95,16 @@ def read_script(path: Path, root: Path) -> Script:
     shown = str(path)
     if not path.is_file():
         why = "it is a folder" if path.is_dir() else "it does not exist"
-        raise ScriptError(script=shown, why=why, advice="Name a Python file that annotates its nodes.")
+        raise ScriptError(script=shown, why=why, advice=_ADVICE)
     file = Path(os.path.relpath(path.absolute(), root)).as_posix()
     if file.startswith("../"):
         advice = f"Work in the project of the script: `cd` there, then `leapp init --from {path.name}`."
         raise ScriptError(script=shown, why=f"it lies outside the project {root}", advice=advice)
+    if path.suffix == ".ipynb":
+        advice = f"`jupyter nbconvert --to script {shlex.quote(shown)}` makes a Python file of it."
+        raise ScriptError(script=shown, why="it is a notebook, and a build runs Python files", advice=advice)
+    if path.suffix != ".py":
+        raise ScriptError(script=shown, why="its name does not end in .py", advice=_ADVICE)
     main = _Module.read(path, root, shown)
     modules = [main, *_imported(main, root)]
     nodes: dict[str, Place] = {}
@@ -117,10 +136,13 @@ def read_script(path: Path, root: Path) -> Script:
         computed=tuple(computed),
         args=started.args,
         missing=started.missing,
+        options=started.options,
         seed=started.seed,
         frequency_hz=next((rate for module in modules for rate in module.rates()), None),
         starts=starts,
-        inputs=tuple(main.files(root)),
+        inputs=tuple(dict.fromkeys(main.files(root))),
+        beside=tuple(main.files_beside(root)),
+        variables=tuple(dict.fromkeys(name for module in modules for name in module.variables())),
     )
 
 
@@ -131,12 +153,15 @@ class _Started:
     entry: str
     args: Mapping[str, Any] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
     seed: int | None = None
 
 
 def _started(main: _Module, file: str, root: Path) -> _Started:
     """A function where calling it is all that running the script does; else the script as it is."""
     whole, of_callable = _forms(main, file, root)
+    if main.reads_command_line():
+        return _of_command_line(whole, main)  # only a script can be given one
     guards = [each for each in main.tree.body if _is_guard(each)]
     functions = {each.name: each for each in main.tree.body if isinstance(each, _Function)}
     if guards:
@@ -172,7 +197,26 @@ def _of_function(entry: str, function: _Function, given: Mapping[str, Any]) -> _
     missing = tuple(name for name, default in defaults.items() if default is _REQUIRED and name not in given)
     value = given.get("seed", defaults.get("seed"))
     seed = value if type(value) is int and value >= 0 else None
-    return _Started(entry, given, missing, seed)
+    return _Started(entry, given, missing, seed=seed)
+
+
+def _of_command_line(entry: str, main: _Module) -> _Started:
+    """What argparse is told of each argument."""
+    missing: list[str] = []
+    options: list[str] = []
+    seed = None
+    for call in main.calls_of("add_argument"):
+        words = [each for each in map(main.value, call.args) if isinstance(each, str)]
+        given = {each.arg: main.value(each.value) for each in call.keywords}
+        if not words:
+            continue
+        is_option = words[0].startswith("-")
+        word = next((each for each in words if each.startswith("--")), words[0])
+        needed = given.get("required") is True if is_option else given.get("nargs") not in {"?", "*"}
+        (missing if needed else options).append(word)
+        if word == "--seed" and type(given.get("default")) is int:
+            seed = given["default"]
+    return _Started(entry, missing=tuple(missing), options=tuple(options), seed=seed)
 
 
 _REQUIRED: Final = object()
@@ -306,17 +350,16 @@ class _Module:
     @classmethod
     def read(cls, path: Path, root: Path, shown: str) -> _Module:
         """Parse a file. Raises ScriptError."""
-        advice = "Name a Python file that annotates its nodes."
         try:
             source = path.read_bytes()
             tree = ast.parse(source, filename=str(path))
         except SyntaxError as error:
-            why = f"line {error.lineno} is not valid Python: {error.msg}"
-            raise ScriptError(script=shown, why=why, advice=advice) from None
+            why = f"line {error.lineno} is not valid Python: {error.msg.partition('. ')[0]}"
+            raise ScriptError(script=shown, why=why, advice="Mend that line; Python cannot run it either.") from None
         except ValueError as error:  # NUL bytes
-            raise ScriptError(script=shown, why=f"it is not Python: {error}", advice=advice) from None
+            raise ScriptError(script=shown, why=f"it is not Python: {error}", advice=_ADVICE) from None
         except OSError as error:
-            raise ScriptError(script=shown, why=f"it cannot be read: {error.strerror}", advice=advice) from None
+            raise ScriptError(script=shown, why=f"it cannot be read: {error.strerror}", advice=_ADVICE) from None
         names: dict[str, str] = {}
         relative = False
         for each in ast.walk(tree):
@@ -389,6 +432,38 @@ class _Module:
             if isinstance(name, str) and Path(name).name:
                 yield Path(name).name
 
+    def calls_of(self, method: str) -> Iterator[ast.Call]:
+        """Calls of a method of this name, whatever it is called on, in the order of their lines."""
+        found = [
+            each
+            for each in ast.walk(self.tree)
+            if isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute) and each.func.attr == method
+        ]
+        yield from sorted(found, key=lambda each: (each.lineno, each.col_offset))
+
+    def reads_command_line(self) -> bool:
+        """Whether argparse is given what was typed."""
+        if not any(each == "argparse" or each.startswith("argparse.") for each in self.names.values()):
+            return False
+        calls = [call for name in ("parse_args", "parse_known_args") for call in self.calls_of(name)]
+        return any(not call.args for call in calls)
+
+    def variables(self) -> Iterator[str]:
+        """Variables that are read as ``os.environ["NAME"]`` and not set here."""
+        read, written = [], set()
+        for each in ast.walk(self.tree):
+            if isinstance(each, ast.Subscript) and self.called(each.value) == "os.environ":
+                name = self.value(each.slice)
+                if isinstance(each.ctx, ast.Load):
+                    read.append(name)
+                else:
+                    written.add(name)
+            elif isinstance(each, ast.Call) and self.called(each.func) == "os.environ.setdefault":
+                written.add(self.value(each.args[0]) if each.args else None)
+        for name in read:
+            if isinstance(name, str) and name not in written | _SET_BY_BUILDS:
+                yield name
+
     def rates(self) -> Iterator[float]:
         """Frequencies of ``GraphConfigs``, in Hz."""
         for call in self.calls(_CONFIGS):
@@ -397,16 +472,27 @@ class _Module:
                 yield rate
 
     def files(self, root: Path) -> Iterator[str]:
-        """Files of the project that a string of the module names, sorted."""
-        values = (each.value for each in ast.walk(self.tree) if isinstance(each, ast.Constant))
-        for text in sorted({each for each in values if isinstance(each, str) and _may_be_path(each)}):
+        """Files that a string of the module names, sorted: of the project, and of the user's outside it."""
+        for text in self._paths():
             path = root / text
-            try:
-                is_data = path.is_file() and path.suffix not in _NOT_DATA
-            except OSError:  # too long for a path
+            if not _is_data(path):
                 continue
-            if is_data and path.resolve().is_relative_to(root.resolve()):
+            inside = path.resolve().is_relative_to(root.resolve())
+            if inside or path.resolve().parts[1] not in _OF_THE_SYSTEM:
                 yield Path(os.path.relpath(path, root)).as_posix()
+
+    def files_beside(self, root: Path) -> Iterator[str]:
+        """Files that are there only as seen from the folder of the module, which does not ask where it lies."""
+        names = (each.id for each in ast.walk(self.tree) if isinstance(each, ast.Name))
+        if "__file__" not in names:
+            yield from (
+                each for each in self._paths() if _is_data(self.path.parent / each) and not (root / each).exists()
+            )
+
+    def _paths(self) -> list[str]:
+        """Strings that may be paths, sorted."""
+        values = (each.value for each in ast.walk(self.tree) if isinstance(each, ast.Constant))
+        return sorted({each for each in values if isinstance(each, str) and _may_be_path(each)})
 
     def runs_at_import(self, statement: ast.stmt) -> bool:
         """Whether importing the file already annotates, starts a session, or calls a function of the file."""
@@ -461,6 +547,13 @@ def _computed(op: ast.operator, a: float, b: float) -> float | None:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_data(path: Path) -> bool:
+    try:
+        return path.is_file() and path.suffix not in _NOT_DATA
+    except OSError:  # too long for a path
+        return False
 
 
 def _may_be_path(text: str) -> bool:

@@ -23,12 +23,21 @@ _SHOWN: Final = 8
 _MOST_IN_JSON: Final = 1024
 
 
-def show(played: Played, spec: PipelineSpec, backends: Mapping[str, str], bundle: str, printer: Printer) -> None:
-    """Print a run."""
+def show(
+    played: Played,
+    spec: PipelineSpec,
+    backends: Mapping[str, str],
+    bundle: str,
+    printer: Printer,
+    *,
+    seed: int | None = None,
+) -> None:
+    """Print a run; ``seed`` is that of random inputs, where none were given."""
     state = Cell("failed", "bad") if played.error is not None else Cell("ok", "good")
     odd = _not_finite(played, spec)
     said = Cell(f"; not finite at the last tick: {', '.join(odd)}" if odd else "", "warn")
-    printer.line(state, f"  {bundle}  ", Cell(counted(played.ticks, "tick"), "soft"), said)
+    inputs = f" of random inputs (seed {seed}); --inputs FILE gives others" if seed is not None else ""
+    printer.line(state, f"  {bundle}  ", Cell(f"{counted(played.ticks, 'tick')}{inputs}", "soft"), said)
     if played.ticks:
         rows = [(key, _type(key, spec), _short(value)) for key, value in _arrays(played, spec).items()]
         printer.table(("Output", "Type", "At the last tick"), rows)

@@ -12,12 +12,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from build_projects import Project
 
 from leapp import cli, errors
 from leapp.build import run
+from leapp.build._messages import Ending, EndingKind
 from leapp.build.plan import make_plan
 from leapp.build.relock import to_build
 from leapp.build.run import LOG_FOLDER, _only_prefix, _place, build
@@ -249,6 +251,13 @@ def test_failures_keep_what_the_session_printed(built):
     assert "giving up" in results["exits_early"].log.read_text()
     assert 'raise ValueError("boom")' in results["boom"].details
     assert not (project.root / "dist" / LOG_FOLDER / "dies-1.0.0.log").exists()
+
+
+@pytest.mark.parametrize("kind", list(EndingKind))
+def test_what_was_printed_is_told_of_an_entry_that_exits(kind):
+    outcome = SimpleNamespace(ending=Ending(kind, exit_code=3, text="exited with status 2", traceback="its stack"))
+    said = run._details(outcome, b"usage: walk.py CHECKPOINT\nwalk.py: error: CHECKPOINT is required\n")
+    assert ("CHECKPOINT is required" in said) is (kind is EndingKind.EXITED)
 
 
 def test_of_a_long_log_the_end_is_kept(tmp_path, monkeypatch):

@@ -179,6 +179,45 @@ def test_arguments_that_are_missing_are_left_to_the_user(here, capsys):
     assert "# args = { seed = ..., ticks = ... }" in (here / "manifests/tiny.toml").read_text()
 
 
+def test_a_command_line_that_is_missing_is_left_to_the_user(here, capsys):
+    parsed = (
+        "    import argparse\n    parser = argparse.ArgumentParser()\n    parser.add_argument('checkpoint')\n"
+        "    parser.add_argument('--steps', required=True)\n    parser.add_argument('--seed', type=int, default=0)\n"
+        "    parser.parse_args()\n"
+    )
+    (here / "tiny.py").write_text(SCRIPT.replace("    torch.manual_seed(seed)\n", parsed))
+    assert cli.main(["init"]) == 0
+    assert "fill in argv: checkpoint, --steps" in capsys.readouterr().out
+    path = here / "manifests/tiny.toml"
+    assert '# argv = ["CHECKPOINT", "--steps", "STEPS"]' in path.read_text()
+    assert load_one(path).probe_argv() == ()
+    path.unlink()
+    given = parsed.replace("'checkpoint'", "'--checkpoint'").replace(", required=True", "")
+    (here / "tiny.py").write_text(SCRIPT.replace("    torch.manual_seed(seed)\n", given))
+    assert cli.main(["init"]) == 0
+    assert "# argv = []  # its command line: --checkpoint, --steps, --seed" in path.read_text()
+    assert load_one(path).probe_argv() == ("--seed", "1")
+
+
+def test_what_a_manifest_cannot_settle_is_told(here, capsys, monkeypatch):
+    monkeypatch.delenv("MODELS", raising=False)
+    (here.parent / "far.pt").touch()
+    (here / "sub").mkdir()
+    (here / "sub/near.pt").touch()
+    more = "    import os\n    leapp.start('other')\n    W = os.environ['MODELS'], '../far.pt', 'near.pt'\n"
+    (here / "sub/tiny.py").write_text(SCRIPT.replace("    leapp.stop()\n", f"    leapp.stop()\n{more}"))
+    assert cli.main(["init", "--from", "sub/tiny.py"]) == 0
+    out = capsys.readouterr().out
+    assert "starts other as well as tiny: `trace` says that this manifest is for tiny" in out
+    assert "reads MODELS, which is not set here; pass_env hands it to the build" in out
+    assert "../far.pt: outside the project" in out
+    assert "names near.pt as if it ran in its own folder; a build runs in the project" in out
+    manifest = load_one(here / "manifests/tiny.toml")
+    assert manifest.pipeline.trace == "tiny"
+    assert (manifest.session.inputs, manifest.session.pass_env) == (("../far.pt",), ("MODELS",))
+    assert max(map(len, out.splitlines())) <= 120
+
+
 # --- the noxfile ----------------------------------------------------------------------------------------------------
 
 

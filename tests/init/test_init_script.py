@@ -66,6 +66,41 @@ CASES = [
 ]  # fmt: skip
 
 
+PARSED = """\
+import argparse
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("checkpoint")
+    parser.add_argument("extra", nargs="?")
+    parser.add_argument("-s", "--steps", type=int, required=True)
+    parser.add_argument("--seed", type=int, default=4)
+    args = parser.parse_args(GIVEN)
+    record()
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_a_command_line_is_left_to_a_script(tmp_path):
+    (tmp_path / "s.py").write_text(BODY + PARSED.replace("GIVEN", ""))
+    found = read_script(tmp_path / "s.py", tmp_path)
+    assert (found.entry, found.missing, found.options, found.seed) == (
+        "s.py", ("checkpoint", "--steps"), ("extra", "--seed"), 4,
+    )  # fmt: skip
+    (tmp_path / "s.py").write_text(BODY + PARSED.replace("GIVEN", "['a', '-s', '1']"))
+    assert read_script(tmp_path / "s.py", tmp_path).entry == "s.py:main"
+
+
+def test_variables_that_a_script_cannot_do_without(tmp_path):
+    text = (
+        "import os\nfrom os import environ\nROOT = 'MODELS'\nos.environ['OMP_NUM_THREADS'] = '1'\n"
+        "A = os.environ[ROOT], environ['RUN'], os.environ['HOME'], os.environ['OMP_NUM_THREADS'], os.environ['RUN']\n"
+        "B = os.environ.get('MAYBE'), os.getenv('PERHAPS'), {}['NO']\n"
+    )
+    (tmp_path / "s.py").write_text(BODY + text)
+    assert read_script(tmp_path / "s.py", tmp_path).variables == ("MODELS", "RUN")
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda each: each.name)
 def test_entries(tmp_path, case):
     (tmp_path / "s.py").write_text(BODY + case.text)
@@ -153,9 +188,29 @@ def test_files_that_a_script_names(tmp_path):
     assert read_script(tmp_path / "s.py", tmp_path).inputs == ("w/net[1].pt",)
 
 
+def test_files_outside_the_project_and_beside_the_script(tmp_path):
+    (tmp_path / "project/sub").mkdir(parents=True)
+    for name in ("out.pt", "project/sub/near.pt", "project/in.pt"):
+        (tmp_path / name).touch()
+    root = tmp_path / "project"
+    text = f"W = 'near.pt', '../out.pt', {str(tmp_path / 'out.pt')!r}, {str(root / 'in.pt')!r}, '/etc/passwd'\n"
+    (root / "sub/s.py").write_text(BODY + text)
+    found = read_script(root / "sub/s.py", root)
+    assert (found.inputs, found.beside) == (("../out.pt", "in.pt"), ("near.pt",))
+    (root / "sub/s.py").write_text(BODY + text + "HERE = __file__\n")
+    assert read_script(root / "sub/s.py", root).beside == ()
+
+
 @pytest.mark.parametrize(
     ("name", "text", "why"),
     [
+        ("note.ipynb", "{}", "it is a notebook, and a build runs Python files"),
+        ("policy.onnx", "x", "its name does not end in .py"),
+        (
+            "bad.py",
+            "import leapp\nprint 'x'\n",
+            "line 2 is not valid Python: Missing parentheses in call to 'print'\\.",
+        ),
         ("gone.py", None, "it does not exist"),
         ("bad.py", "def f(:\n", "line 1 is not valid Python"),
         ("bad.py", "x = 1\0", "not.* Python"),
