@@ -31,6 +31,7 @@ USES: Final = {
     "build": "tracing, exporting and replaying",
     "onnx": "running ONNX bundles",
     "picture": "drawing pipelines",
+    "dask": "builds on a Dask cluster",
     "examples": "the example pipelines",
 }
 """What each extra of the distribution is for; extras without a line here are named alone."""

@@ -43,8 +43,10 @@ STAGES: Final = "leapp-build"
 _IDLE_S: Final = 60.0
 """So long a warm interpreter waits for the next pipeline; it holds some 300 MB."""
 _WATCH_S: Final = 0.1
-_WANTED: Final = frozenset({"executing", "long-running", "resumed"})
+_WANTED: Final = frozenset({"executing", "long-running"})
 """States of a task that somebody still waits for, as Dask names them."""
+_ENDING: Final = frozenset({"closing", "closed", "failed"})
+"""States of a worker that will not give back what it is at."""
 _OTHER_MACHINE: Final = ("processor", "GPU driver", "GPUs", "variable LD_LIBRARY_PATH")
 """Facts in which machines of one cluster may differ. Nothing built on another such machine is kept in the cache."""
 _ANY_VERSION: Final = frozenset({"package pip", "package wheel"})
@@ -361,7 +363,7 @@ def _cancelled(worker: Any) -> Iterator[threading.Event]:
     def watch() -> None:
         while not over.wait(_WATCH_S):
             task = worker.state.tasks.get(key)
-            if task is None or task.state not in _WANTED:
+            if task is None or task.state not in _WANTED or worker.status.name in _ENDING:
                 event.set()
                 return
 

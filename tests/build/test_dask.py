@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,7 +25,14 @@ from leapp.build.plan import BuildPlan, make_plan
 from leapp.build.reproduce import chosen
 from leapp.build.run import build
 from leapp.bundle import read
-from leapp.errors import ClusterAddressError, ClusterLostError, MissingDependencyError, WorkerDiffersError
+from leapp.errors import (
+    ClusterAddressError,
+    ClusterLostError,
+    MissingDependencyError,
+    NotReproducibleError,
+    WorkerDiffersError,
+    WorkersKilledError,
+)
 from leapp.manifest.load import load
 
 if TYPE_CHECKING:
@@ -33,10 +42,11 @@ if TYPE_CHECKING:
 
 pytest.importorskip("torch")
 distributed = pytest.importorskip("distributed")
+KilledWorker = pytest.importorskip("distributed.scheduler").KilledWorker
 
 from leapp.build import dask_cluster  # noqa: E402  # needs Dask
 from leapp.build.dask_cluster import NO_WORKERS, DaskCluster, _pieces  # noqa: E402
-from leapp.build.dask_worker import StoredFile, differing  # noqa: E402
+from leapp.build.dask_worker import StoredFile, _portable, differing  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 GONE_S = 20.0
@@ -155,7 +165,9 @@ def remote(project: Project, place: Path, cluster: Any) -> tuple[dict[str, Pipel
     plan = plan_of(project, place / "dist", "one", "two", "fails", "leaves", "untraced", reproduced=("one",))
     cache = Cache(place / "client-cache")
     stages: list[tuple[str, str]] = []
-    with dask_cluster.dask.config.set({NO_WORKERS: "3s"}):  # it has some
+    # It has workers; and all files but the smallest arrive in several pieces.
+    with dask_cluster.dask.config.set({NO_WORKERS: "3s"}), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dask_cluster, "PIECE_BYTES", 700)
         results = built(
             plan, cluster, cache=cache, on_stage=lambda plan, stage: stages.append((plan.name, stage.value))
         )
@@ -336,6 +348,38 @@ def test_what_may_differ_within_a_cluster() -> None:
         "package pip is 1 here and 2 there",
         "processor is a here and b there",
     ]
+
+
+def test_errors_of_tasks_are_told() -> None:
+    order: Any = SimpleNamespace(plan=SimpleNamespace(manifest=SimpleNamespace(shown="one.toml")))
+    elsewhere = DaskCluster.__new__(DaskCluster)
+    elsewhere.address, elsewhere._lost = "tcp://here:1", ""
+    elsewhere._client = SimpleNamespace(
+        run=lambda *_args, **_rest: {"tcp://a:1": [], "tcp://b:1": ImportError("leapp")}
+    )
+    killed = KilledWorker("task", SimpleNamespace(address="tcp://b:1"), 3)
+    error = elsewhere._task_error(order, killed)
+    assert isinstance(error, WorkersKilledError)
+    assert error.exit_code == 3
+    assert str(error).startswith("one.toml: 4 workers were killed while they built it; the last one was tcp://b:1.")
+
+    # Dask wraps what a worker could not load.
+    wrapped = RuntimeError("Error during deserialization of the task graph.")
+    wrapped.__cause__ = ModuleNotFoundError("No module named 'leapp'")
+    error = elsewhere._task_error(order, wrapped)
+    assert isinstance(error, WorkerDiffersError)
+    assert "the worker tcp://b:1 is not as" in str(error)
+    assert "No module named 'leapp'" in str(error)
+
+    error = elsewhere._task_error(order, OSError("No space left on device"))
+    assert isinstance(error, ClusterLostError)
+    assert "a worker failed with OSError: No space left on device" in str(error)
+
+
+def test_an_error_travels_without_what_cannot() -> None:
+    error = NotReproducibleError(manifest="one.toml", detail="  x", record=threading.Lock())
+    sent = pickle.loads(pickle.dumps(_portable(error)))
+    assert (type(sent), str(sent)) == (NotReproducibleError, str(error))
 
 
 def test_pieces_are_bounded_and_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
