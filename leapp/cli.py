@@ -155,10 +155,14 @@ def _check_together(arguments: argparse.Namespace) -> None:
     wrong = ""
     if "svg" in given and arguments.svg == Path("-") and arguments.json:
         wrong = "argument --svg: - is stdout, which --json has: name a file"
-    if "merge" in given:
-        for name in ("only", "shard", "costs", "dask"):
-            if name in given:
-                wrong = f"argument --merge: not allowed with --{name}: it builds nothing"
+    for option, others, why in (
+        ("merge", ("only", "shard", "costs", "dask"), "it builds nothing"),
+        ("dask", ("only",), "what is not published stays on the worker"),
+    ):
+        wrong = next(
+            (f"argument --{option}: not allowed with --{each}: {why}" for each in others if {option, each} <= given),
+            wrong,
+        )
     if "max_size" in given and arguments.action != "gc":
         wrong = f"argument --max-size: it is of `leapp cache gc`, not of `leapp cache {arguments.action}`"
     if wrong:

@@ -257,6 +257,7 @@ def test_doctor_reads_our_own_metadata(capsys):
         ("replay b --atol nan", "argument --atol: expected a finite number, zero or more, got 'nan'"),
         ("build --merge d1 --shard 1/2", "leapp build: error: argument --merge: not allowed with --shard"),
         ("build --merge d1 --only n", "not allowed with --only: it builds nothing"),
+        ("build --dask tcp://h:1 --only n", "argument --dask: not allowed with --only"),
         ("cache path --max-size 0", "argument --max-size: it is of `leapp cache gc`, not of `leapp cache path`"),
     ],
 )
