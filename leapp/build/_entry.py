@@ -150,10 +150,11 @@ def _callable(request: SessionRequest, module: ModuleType) -> Callable[..., obje
     try:
         inspect.signature(function).bind(**request.pipeline.args)
     except TypeError as error:
+        given = ", ".join(sorted(request.pipeline.args))
         raise EntryMissingError(
             entry=request.entry.text,
-            why=f"it cannot be called with the keywords {sorted(request.pipeline.args)}: {error}",
-            advice="Set [pipeline] args to the function's parameters.",
+            why=f"it cannot be called with {f'the keywords {given}' if given else 'no keywords'}: {error}",
+            advice="Set [pipeline] args to the function's parameters, as args = { NAME = VALUE }.",
         ) from None
     except ValueError:
         pass  # a builtin without a signature says so itself when it is called

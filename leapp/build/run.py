@@ -7,6 +7,7 @@ import contextlib
 import glob
 import json
 import os
+import shlex
 import shutil
 import signal
 import stat
@@ -50,6 +51,7 @@ from leapp.errors import (
     ValidationError,
     WorkerFaultError,
 )
+from leapp.init.source import find_source
 from leapp.pipeline.start import Shown, other_starts, settled
 from leapp.report.checks import CheckRow
 from leapp.report.page import render
@@ -485,7 +487,7 @@ def _check_interpreter(plan: PipelinePlan) -> None:
         raise MissingDependencyError(
             what_for=f"The session's interpreter {plan.python}",
             package="leapp-build",
-            command=f"{plan.python} -m pip install 'leapp-build[build]=={__version__}'",
+            command=f"{plan.python} -m pip install {shlex.quote(find_source().requirement)}",
         )
     if found != __version__:
         why = f"it has leapp-build {found}, and this build is {__version__}"
