@@ -921,8 +921,9 @@ def _verify(arguments: argparse.Namespace) -> int:
         report = verify(path)
         sound = report.ok and report.status == "ok"
         lock, differs = None, None
+        partial = report.ok and report.status == PARTIAL
         # A damaged bundle is not what it says that it is, and part of one never what is locked.
-        if report.ok and report.status != PARTIAL:
+        if report.ok and not partial:
             try:
                 lock = check_bundle(load(path), arguments.lock)
             except LockNotMetError as error:
@@ -945,7 +946,7 @@ def _verify(arguments: argparse.Namespace) -> int:
         _tell(arguments, record, code)
         if not arguments.json:
             printer = Printer(sys.stdout)
-            state = Cell("ok", "good") if sound else Cell("failed", "bad")
+            state = Cell("ok", "good") if sound else Cell(PARTIAL if partial else "failed", "bad")
             printer.line(state, f"  {path}  ", Cell(f"sha256:{report.digest}", "soft"))
             printer.table(
                 ("Problem", "File", "Detail"), [(each.kind.value, each.path, each.detail) for each in report.problems]

@@ -171,7 +171,11 @@ def _whole(record: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Iter
         yield Case(record["command"], error["message"], error["details"], kind=error["class"], unchecked=unchecked)
         return
     explained = record["ok"] or record.get("problems") or any(not row["ok"] for row in rows)
-    yield Case(record["command"], "" if explained else "It is not as it should be.", kind="" if explained else "failed")
+    if explained:
+        yield Case(record["command"])
+    else:  # a bundle that is whole and not to be used says why in its first note
+        text = next(iter(record.get("notes") or ()), "It is not as it should be.")
+        yield Case(record["command"], text, kind=record.get("status") or "failed")
 
 
 def _row(row: Mapping[str, Any]) -> Case:

@@ -342,6 +342,9 @@ def test_only_writes_one_node_in_a_scratch_folder_and_publishes_nothing(here, ca
     verified = json.loads(capsys.readouterr().out)
     assert (verified["status"], verified["problems"]) == ("partial", [])
     assert "one node alone" in verified["notes"][0]
+    assert cli.main(["verify", str(bundle), "--junit", "junit.xml"]) == 1
+    assert capsys.readouterr().out.startswith("partial  ")
+    assert "one node alone" in Path("junit.xml").read_text()
     for verb in (["run", str(bundle)], ["run", str(bundle / "good.yaml")]):
         assert cli.main([*verb, "--json"]) == 2
         error = json.loads(capsys.readouterr().out)["error"]
