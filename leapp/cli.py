@@ -446,7 +446,9 @@ def _parser() -> argparse.ArgumentParser:
         "--model-dir", metavar="DIR", action="append", default=[], type=Path, help="holds models the bundle lacks"
     )
     run.add_argument("--threads", metavar="N", type=count, default=1, help="per node (default: %(default)s)")
-    run.add_argument("--guard", action="store_true", help="stop where an output is not finite or out of its range")
+    run.add_argument(
+        "--guard", action="store_true", help="stop where a port is out of its range, or an output not finite"
+    )
 
     reproduce = _command(
         commands, "reproduce", _reproduce, "build again with everything varied, and compare byte for byte"

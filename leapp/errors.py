@@ -907,6 +907,16 @@ class GuardInputError(GuardError):
     remedy = "The tick was undone: state and outputs are those of the tick before. Look at where that input comes from."
 
 
+class GuardRangeError(GuardError):
+    """With ``guard``, an input was given a value outside its declared range."""
+
+    what = "Input {port!r} was given {value} at {element}: {why}."
+    remedy = (
+        "The tick was undone: state and outputs are those of the tick before. Clip the input before it is handed in, or "
+        "declare the range that it has."
+    )
+
+
 class NoModelError(RunError, ValueError):
     """A node without a model file is to be run, or without one in the format that was asked for."""
 

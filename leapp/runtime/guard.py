@@ -1,4 +1,4 @@
-"""Refusing outputs that no machine should follow: not finite, or outside the range that their port declares."""
+"""Refusing what no machine should follow: outputs that are not finite, ports outside the range that they declare."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
-from leapp.errors import BundleFormatError, GuardError, GuardInputError
+from leapp.errors import BundleFormatError, GuardError, GuardInputError, GuardRangeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +22,7 @@ _FLOATS: Final = ("float", "bfloat", "complex")
 
 
 class Guard:
-    """Looks at what a tick computed: outer outputs and what is fed back must be finite, and every output in range."""
+    """Looks at a tick: outer inputs and all outputs must be in range, outer outputs and what is fed back finite."""
 
     def __init__(self, plan: Plan, file: str) -> None:
         """Read the ranges. Raises BundleFormatError for one that is none."""
@@ -31,16 +31,26 @@ class Guard:
             for key, port in plan.inputs.items()
             if key in plan.outer_inputs and port.spec.dtype.startswith(_FLOATS)
         ]
+        self._ranges = [
+            (key, port, bounds)
+            for key, port in plan.inputs.items()
+            if key in plan.outer_inputs and (bounds := _bounds_in_dtype(key, port, file)) is not None
+        ]
         finite = {*plan.outer_outputs, *plan.feedback.values()}
         self._rows: list[tuple[str, Port, bool, Bounds | None]] = []
         for key, port in plan.outputs.items():
-            bounds = bounds_of(key, port, file)
+            bounds = _bounds_in_dtype(key, port, file)
             floats = port.spec.dtype.startswith(_FLOATS)
             if bounds is not None or (key in finite and floats):
                 self._rows.append((key, port, key in finite and floats, bounds))
 
     def __call__(self, read: Callable[[str], npt.NDArray[Any]], read_input: Callable[[str], npt.NDArray[Any]]) -> None:
-        """Look at each output. Raises GuardError, which names port and element, and first an input that is to blame."""
+        """Look at each port. Raises GuardError, which names port and element, and first an input that is to blame."""
+        for key, port, (low, high) in self._ranges:
+            array = read_input(key)
+            outside = (array < low) | (array > high)  # what is not finite is told with the output that it reaches
+            if outside.any():
+                raise _refused(key, port, array, outside, f"its range is {port.semantics['range']}", GuardRangeError)
         try:
             self._check_outputs(read)
         except GuardError as error:
@@ -85,9 +95,28 @@ def bounds_of(key: str, port: Port, file: str) -> Bounds | None:
     return low, high
 
 
-def _refused(key: str, port: Port, array: npt.NDArray[Any], bad: npt.NDArray[np.bool_], why: str) -> GuardError:
+def _bounds_in_dtype(key: str, port: Port, file: str) -> Bounds | None:
+    """The same, and what they become in the port's dtype: 0.1 clipped to in float32 is a little above 0.1."""
+    bounds = bounds_of(key, port, file)
+    if bounds is None or not port.spec.dtype.startswith(("float", "bfloat")):
+        return bounds
+    low, high = bounds
+    if port.spec.dtype == "bfloat16":  # NumPy lacks it; it has 8 bits of precision
+        return low - abs(low) * 2.0**-8, high + abs(high) * 2.0**-8
+    with np.errstate(over="ignore"):
+        return np.minimum(low, low.astype(port.spec.dtype)), np.maximum(high, high.astype(port.spec.dtype))
+
+
+def _refused(
+    key: str,
+    port: Port,
+    array: npt.NDArray[Any],
+    bad: npt.NDArray[np.bool_],
+    why: str,
+    kind: type[GuardError] = GuardError,
+) -> GuardError:
     index = tuple(int(each) for each in np.argwhere(bad)[0])
-    return GuardError(port=key, value=array[index], element=element_text(port, index), why=why)
+    return kind(port=key, value=array[index], element=element_text(port, index), why=why)
 
 
 def element_text(port: Port, index: tuple[int, ...]) -> str:

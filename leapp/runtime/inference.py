@@ -62,8 +62,8 @@ class InferenceManager:
         formats: which model file to take, where a node has several: a name (``"onnx"``, ``"pt2"``, ``"torchscript"``)
             for all nodes, or a dict node -> name. None, and nodes that are not in the dict: the preferred one.
         threads: of onnxruntime and of torch, in each node.
-        guard: refuse ticks in which an output of the pipeline or a fed back value is not finite, or any output outside
-            the ``range`` of its port.
+        guard: refuse ticks in which an outer input or any output is outside the ``range`` of its port, or an output of
+            the pipeline or a fed back value is not finite.
         callables: node -> function that computes it in place of a model, from ``{port: value}`` to ``{port: value}``
             (values as above; the inputs are copies). Nodes without a model file need one.
 

@@ -93,3 +93,37 @@ def test_integers_have_ranges_too(tmp_path):
 def test_an_infinite_input_that_does_no_harm_is_let_through(build):
     run = build()(guard=True)
     assert run(inputs(3, np.inf))["div/y"].tolist() == [[0, 0], [0, 0]]
+
+
+@pytest.fixture
+def held(tmp_path):
+    """``y = x``, both of them with a range that float32 rounds outwards."""
+    limits = {"range": [-0.1, 0.6]}
+    ports = [port("x", 2, element_names=[["hip", "knee"]], **limits)], [port("y", 2, **limits)]
+    pipeline = Pipeline(tmp_path).node("n", *ports, [("Identity", "x", "y")])
+    return pipeline.wires(inputs={"n": ["x"]}, outputs={"n": ["y"]}).write()
+
+
+def test_an_input_outside_its_range(held):
+    run = leapp.InferenceManager(held, guard=True)
+    run({"n/x": np.float32([0.5, -0.05])})
+    with pytest.raises(errors.GuardRangeError) as caught:
+        run({"n/x": np.float32([0.5, 0.75])})
+    assert str(caught.value).startswith("Input 'n/x' was given 0.75 at [1] (knee): its range is [-0.1, 0.6].")
+    assert run.outputs["n/y"].tolist() == run.inputs["n/x"].tolist() == np.float32([0.5, -0.05]).tolist()
+    assert leapp.InferenceManager(held)({"n/x": np.float32([0.5, 0.75])})["n/y"].tolist() == [0.5, 0.75]
+
+
+def test_a_bound_itself_is_in_range_in_the_ports_dtype(held):
+    run = leapp.InferenceManager(held, guard=True)
+    at_the_bounds = np.clip(np.float32([-3, 3]), -0.1, 0.6)
+    assert at_the_bounds.astype(float).tolist() != [-0.1, 0.6]
+    assert run({"n/x": at_the_bounds})["n/y"].tolist() == at_the_bounds.tolist()
+    with pytest.raises(errors.GuardRangeError):
+        run({"n/x": np.nextafter(at_the_bounds, np.float32([-3, 3]))})
+
+
+def test_an_input_that_is_not_finite_is_told_with_the_output_that_it_reaches(held):
+    run = leapp.InferenceManager(held, guard=True)
+    with pytest.raises(errors.GuardInputError, match="Input 'n/x' was given nan"):
+        run({"n/x": np.float32([np.nan, 0])})
