@@ -7,7 +7,7 @@ import os
 import platform
 import shlex
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
@@ -15,6 +15,7 @@ from packaging.requirements import Requirement
 from packaging.version import InvalidVersion
 
 from leapp._other import mend_command, other_version
+from leapp._tried import untried
 from leapp._version import __version__
 from leapp.report.text import Cell
 
@@ -70,6 +71,8 @@ class Diagnosis:
     parts: tuple[Part, ...]
     other: str | None = None
     """Version of the other package named ``leapp``, which puts its files where ours are; None: not installed."""
+    untried: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """What is newer than all that LEAPP was tried with: its version, and the newest tried one. No fault by itself."""
 
     @property
     def ok(self) -> bool:
@@ -119,6 +122,9 @@ class Diagnosis:
                 }
                 for part in self.parts
             ],
+            "untried": {
+                name: {"version": here, "newest_tried": newest} for name, (here, newest) in self.untried.items()
+            },
             "install": self.command,
         }
 
@@ -140,14 +146,16 @@ def diagnose(
     """
     if requirements is None:
         requirements = _own_requirements()
+    ask = version_of or _installed_version
     return Diagnosis(
         version=__version__,
         python=platform.python_version(),
         executable=sys.executable,
         platform=f"{platform.system()} {platform.machine()}, {' '.join(platform.libc_ver()).strip() or 'unknown libc'}",
         cpus=len(os.sched_getaffinity(0)),
-        parts=_parts([Requirement(text) for text in requirements], version_of or _installed_version),
+        parts=_parts([Requirement(text) for text in requirements], ask),
         other=other_version(),
+        untried=untried(ask),
     )
 
 
@@ -175,6 +183,12 @@ def show(diagnosis: Diagnosis, printer: Printer) -> None:
     for use in diagnosis.uses:
         ready = Cell("ready    ", "good") if diagnosis.can(use) else Cell("not ready", "warn")
         printer.line(ready, f"  {use}", Cell(f": {USES[use]}" if use in USES else "", "soft"))
+    if diagnosis.untried:
+        newer = ", ".join(
+            f"{name} {here} (newest tried: {newest})" for name, (here, newest) in diagnosis.untried.items()
+        )
+        printer.line()
+        printer.line(Cell("Not tried yet: ", "warn"), f"{newer}; a warning of tracing may be missing there.")
     if diagnosis.command is not None:
         printer.line()
         if diagnosis.other is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import resource
@@ -12,8 +13,10 @@ from pathlib import Path
 import pytest
 
 from leapp import cli
+from leapp._tried import TRIED
 from leapp._version import __version__
-from leapp.doctor import State, diagnose, install_command
+from leapp.doctor import State, diagnose, install_command, show
+from leapp.report.text import Printer
 
 HEAVY = ("torch", "numpy", "onnx", "onnxruntime", "safetensors", "rich")
 
@@ -189,7 +192,7 @@ def test_a_reader_that_goes_away_is_no_fault(project):
 
 REQUIREMENTS = [
     "pydantic>=2.10",
-    'torch>=2.6; extra == "build"',
+    'torch>=2.8; extra == "build"',
     'numpy>=2.0; extra == "build"',
     'numpy>=2.1; extra == "onnx"',
 ]
@@ -228,11 +231,28 @@ def test_a_broken_base_is_not_fine():
     assert not doctor().ok
 
 
+def test_doctor_names_what_is_newer_than_all_that_was_tried(monkeypatch):
+    monkeypatch.setattr("platform.python_version", lambda: "3.99.1")
+    found = doctor(pydantic="2.14.0", torch="2.99.0a1+cpu", numpy="2.1.3")
+    assert found.ok
+    assert {name: here for name, (here, _) in found.untried.items()} == {"python": "3.99.1", "torch": "2.99.0a1+cpu"}
+    text = io.StringIO()
+    show(found, Printer(text))
+    assert f"torch 2.99.0a1+cpu (newest tried: {TRIED['torch'][-1]})" in text.getvalue()
+    assert list(found.as_json()["untried"]) == ["python", "torch"]
+
+
+def test_doctor_is_silent_on_what_was_tried(monkeypatch):
+    monkeypatch.setattr("platform.python_version", lambda: TRIED["python"][-1] + ".7")
+    assert doctor(torch=TRIED["torch"][-1] + ".9", numpy=TRIED["numpy"][0], pydantic="2.99").untried == {}
+    assert doctor().untried == {}
+
+
 def test_doctor_reads_our_own_metadata(capsys):
     assert cli.main(["doctor", "--json"]) == 0
     record = json.loads(capsys.readouterr().out)
     packages = {part["package"]: part for part in record["parts"]}
-    assert packages["torch"]["supported"] == ">=2.6"
+    assert packages["torch"]["supported"].startswith(">=")
     assert packages["torch"]["needed_for"] == ["build"]
     assert "base" in packages["pyyaml"]["needed_for"]
     assert record["can"]["base"] is True

@@ -11,6 +11,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from leapp._tried import TRIED
+
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 PINS = {
@@ -33,6 +35,22 @@ DECLARED = [
 
 def test_every_pin_is_one_version():
     assert [name for name, pin in PINS.items() if not re.fullmatch(r"==[0-9][0-9.]*", str(pin.specifier))] == []
+
+
+def test_what_was_tried_begins_at_the_floors_and_holds_the_pins():
+    floors = dict(
+        text.split("#")[0].strip().split(">=") for text in PROJECT["project"]["optional-dependencies"]["build"]
+    )
+    floors["python"] = PROJECT["project"]["requires-python"].removeprefix(">=")
+    assert {name: versions[0] for name, versions in TRIED.items()} == {name: floors[name] for name in TRIED}
+    for name in ("torch", "numpy"):
+        (version,) = PINS[name].specifier
+        assert version.version.rpartition(".")[0] in TRIED[name]
+
+
+def test_every_python_that_was_tried_is_a_classifier():
+    said = [text.rpartition(" ")[2] for text in PROJECT["project"]["classifiers"] if "Python :: 3." in text]
+    assert tuple(said) == TRIED["python"]
 
 
 @pytest.mark.parametrize("requirement", DECLARED, ids=str)

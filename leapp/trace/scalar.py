@@ -16,6 +16,7 @@ import operator
 import sys
 import threading
 from opcode import opmap
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -211,7 +212,7 @@ def _operate(do: Any, ufunc: Any, left: Any, right: Any, other: Any) -> Any:
 
 
 def _compares_as_itself(kind: Any) -> bool:
-    return kind.__eq__ is object.__eq__
+    return kind is NoneType or kind.__eq__ is object.__eq__  # None has a comparison of its own since Python 3.13
 
 
 def _left_to(other: Any) -> bool:
