@@ -1,7 +1,8 @@
 """What a person or CI does with this repository: ``nox -l`` lists it, ``nox -s NAME -- ARGUMENTS`` does it.
 
-All sessions but `zoo` share one environment, installed once for each state of pyproject.toml and constraints.txt. Under
-``--no-venv`` nothing is installed: the sessions use the Python that is there, as in an image prepared beforehand.
+All sessions but `zoo` and `floors` share one environment, installed once for each state of pyproject.toml and
+constraints.txt. Under ``--no-venv`` nothing is installed: the sessions use the Python that is there, as in an image
+prepared beforehand.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from typing import Any, Final
 
 import nox
 from nox import virtualenv
+from packaging.requirements import Requirement
+from packaging.version import Version
 
 nox.needs_version = ">=2025.11"
 nox.options.sessions = ["lint", "tests"]
@@ -27,6 +30,8 @@ nox.options.sessions = ["lint", "tests"]
 CONSTRAINTS: Final = "constraints.txt"
 ENVIRONMENT: Final = "shared"
 DIST: Final = Path("dist")
+FLOOR_PIPELINES: Final = ("numpy_pipeline", "recurrent_policy", "torch_pipeline")
+FLOOR_TESTS: Final = ("tests/trace", "tests/graph", "tests/export", "tests/build/test_dask.py")
 TOOLCHAIN_FILES: Final = ("pyproject.toml", CONSTRAINTS, "leapp/_version.py")
 
 
@@ -153,6 +158,34 @@ def zoo(session: nox.Session) -> None:
     _python(session, "tests/zoo/run.py", *session.posargs)
 
 
+@nox.session(venv_backend="virtualenv", reuse_venv=True)
+def floors(session: nox.Session) -> None:
+    """Try the lowest versions that pyproject.toml allows: builds, then tests. Arguments: those of pytest.
+
+    `--force-python 3.13` tries them on another Python that is there. What is not declared is as new as it gets.
+    """
+    # An environment of its own. pip takes torch with CUDA from PyPI: PIP_EXTRA_INDEX_URL may name an index without.
+    scratch = Path(session.create_tmp())
+    lowest = scratch / "floors.txt"
+    project = nox.project.load_toml("pyproject.toml")
+    lowest.write_text("\n".join(_floors(project, Path(CONSTRAINTS).read_text("utf-8"))), "utf-8")
+    if session.venv_backend != "none":
+        tools = nox.project.dependency_groups(project, "tests")
+        session.install("-c", str(lowest), "-e", ".[build,picture,dask,examples]", *tools)
+    _python(session, "-m", "leapp", "doctor")
+    # Without their locks, which hold what the pinned versions give.
+    manifests = scratch / "manifests"
+    shutil.rmtree(manifests, ignore_errors=True)
+    manifests.mkdir()
+    for name in FLOOR_PIPELINES:
+        shutil.copy(Path("manifests", f"{name}.toml"), manifests)
+    built = scratch / "dist"
+    _python(session, "-m", "leapp", "build", str(manifests), "--no-cache", "--out", str(built))
+    _python(session, "-m", "leapp", "verify", *map(str, _bundles(built)))
+    tests = session.posargs or FLOOR_TESTS
+    _python(session, "-m", "pytest", "-n", "2", *tests, env={"OMP_NUM_THREADS": "1"})
+
+
 @_session
 def docs(session: nox.Session) -> None:
     """Write docs/errors.md from leapp/errors.py and check all links. Arguments: --check writes nothing."""
@@ -186,6 +219,24 @@ def _install(session: nox.Session, *groups: str, extras: str = "build,picture,da
         wanted,
         log=False,
     )
+
+
+def _floors(project: dict[str, Any], pins: str) -> list[str]:
+    """Constraints: the lowest version of all that users may have, and the pinned one of each tool of the tests.
+
+    Args: pins: the text of constraints.txt.
+    """
+    extras = project["project"]["optional-dependencies"].values()
+    declared = [text for texts in (project["project"]["dependencies"], *extras) for text in texts]
+    lowest: dict[str, Version] = {}
+    for requirement in map(Requirement, declared):
+        (floor,) = requirement.specifier
+        found = Version(floor.version)
+        # Two extras may begin at different versions: a build needs the higher one.
+        lowest[requirement.name] = max(found, lowest.get(requirement.name, found))
+    tools = {Requirement(text).name for text in project["dependency-groups"]["tests"] if isinstance(text, str)}
+    pinned = [line for line in pins.splitlines() if line.partition("==")[0] in tools - lowest.keys()]
+    return [f"{name}=={version}" for name, version in sorted(lowest.items())] + pinned
 
 
 def _python(session: nox.Session, *command: str, env: dict[str, str] | None = None) -> None:

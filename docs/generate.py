@@ -6,6 +6,7 @@ import argparse
 import inspect
 import re
 import sys
+import tomllib
 import urllib.parse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -14,8 +15,10 @@ import numpy as np
 from numpy import char, strings
 from numpy.lib import recfunctions, scimath, stride_tricks
 from numpy.polynomial import polynomial
+from packaging.requirements import Requirement
 
 from leapp import errors
+from leapp._tried import TRIED
 from leapp.ops import numpy_indexing
 from leapp.ops._np_row import NoTwin, Op, OutOfScope, Through
 from leapp.ops.format_gaps import FORMAT_GAPS
@@ -29,6 +32,7 @@ ROOT: Final = Path(__file__).parents[1]
 ERRORS_PAGE: Final = ROOT / "docs" / "errors.md"
 TRACING_PAGE: Final = ROOT / "docs" / "tracing.md"
 NUMPY_PAGE: Final = ROOT / "docs" / "numpy.md"
+VERSIONS_PAGE: Final = ROOT / "docs" / "versions.md"
 
 _HEAD: Final = """\
 # Errors and warnings
@@ -99,6 +103,24 @@ def numpy_page(written: str) -> str:
         "scope": _by_reason((row.why, row.numpy) for row in rows if isinstance(row, OutOfScope)),
     }
     return _with_lists(written, lists)
+
+
+def versions_page(written: str) -> str:
+    """The page of supported versions, with its table written again from pyproject.toml and what was tried."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    pins = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text("utf-8").splitlines() if "==" in line)
+    uses: dict[str, dict[str, list[str]]] = {}
+    declared = {"base": project["dependencies"], **project["optional-dependencies"]}
+    for use, requirements in declared.items():
+        for requirement in map(Requirement, requirements):
+            uses.setdefault(requirement.name, {}).setdefault(str(requirement.specifier), []).append(f"`{use}`")
+    rows = [f"| Python | {project['requires-python']} | {', '.join(TRIED['python'])} | |\n"]
+    for name, floors in uses.items():
+        for floor, extras in floors.items():
+            tried = ", ".join(TRIED.get(name, (floor.removeprefix(">="), pins[name])))
+            rows.append(f"| {name} | {floor} | {tried} | {' '.join(extras)} |\n")
+    head = "| | allowed | tried with | needed for |\n|---|---|---|---|\n"
+    return _with_lists(written, {"versions": head + "".join(rows)})
 
 
 def _by_reason(found: Iterable[tuple[str, Callable[..., Any]]]) -> str:
@@ -226,7 +248,7 @@ def main() -> int:
         else:
             ERRORS_PAGE.write_text(page, "utf-8")
             print("docs/errors.md written.")
-    for path, listed in ((TRACING_PAGE, tracing_page), (NUMPY_PAGE, numpy_page)):
+    for path, listed in ((TRACING_PAGE, tracing_page), (NUMPY_PAGE, numpy_page), (VERSIONS_PAGE, versions_page)):
         written = path.read_text("utf-8")
         if written == listed(written):
             continue

@@ -40,6 +40,13 @@ def test_the_lists_of_numpy_functions_are_up_to_date(generate):
     assert written == generate.numpy_page(written), "`nox -s docs` writes docs/numpy.md again"
 
 
+def test_the_table_of_versions_is_up_to_date(generate):
+    written = (ROOT / "docs" / "versions.md").read_text("utf-8")
+    assert written.count("<!-- list: ") == 1
+    assert written == generate.versions_page(written), "`nox -s docs` writes docs/versions.md again"
+    assert "| torch | >=2." in written
+
+
 def test_every_numpy_function_with_a_name_is_on_the_page(generate):
     from numpy._core import umath
 

@@ -87,3 +87,22 @@ def test_every_session_says_what_it_does(noxfile):
     for name, session in sessions.items():
         assert session.func.__doc__, name
         assert session.venv_backend == ("virtualenv" if name == "zoo" else "shared"), name
+
+
+def test_the_floors_are_the_lowest_that_every_extra_takes(noxfile):
+    project = {
+        "project": {
+            "dependencies": ["base>=1.2"],
+            "optional-dependencies": {"build": ["two>=2.10", "torch>=2.8"], "onnx": ["two>=2.9"]},
+        },
+        "dependency-groups": {"tests": ["tool>=1", "two>=2"], "lint": ["other"]},
+    }
+    pins = "# said\ntool==7.1\ntwo==3.0\nother==4\n"
+    assert noxfile._floors(project, pins) == ["base==1.2", "torch==2.8", "two==2.10", "tool==7.1"]
+
+
+def test_what_the_floors_are_tried_with_is_there(noxfile):
+    assert all((ROOT / "manifests" / f"{name}.toml").is_file() for name in noxfile.FLOOR_PIPELINES)
+    assert all((ROOT / folder).exists() for folder in noxfile.FLOOR_TESTS)
+    floors = noxfile._floors(noxfile.nox.project.load_toml(ROOT / "pyproject.toml"), "")
+    assert "numpy==2.1" in floors
