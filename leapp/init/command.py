@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from leapp.errors import ManifestError, ScriptError
 from leapp.init.chain import tool_chain, wishes_of
-from leapp.init.files import VARIABLE, Action, File, manifest_file, noxfile, workflow, write_files
+from leapp.init.files import NOXFILE, VARIABLE, Action, File, manifest_file, noxfile, workflow, write_files
 from leapp.init.script import Script, read_script
 from leapp.init.source import find_source, versions
 from leapp.manifest.load import find_root, load
@@ -89,6 +90,8 @@ def initialize(
     done = tuple(write_files(root, files, force=force))
     if source.local is not None and not source.local.is_relative_to(root):
         notes.append(f"LEAPP runs from {source.local}; other machines need {VARIABLE}, for pip.")
+    if lacking := _lacking_sessions(root, done):
+        notes.append(f"{NOXFILE} has no session {', '.join(lacking)}: take what you need of the text above.")
     notes += chain.notes
     notes += [] if found is None else _of_script(found)
     notes += _problems(root, found)
@@ -136,6 +139,19 @@ def _annotated(root: Path) -> Iterator[Path]:
             places = (*script.nodes.values(), *script.computed)
             if any(place.file == script.file for place in places):
                 yield path
+
+
+def _lacking_sessions(root: Path, done: Sequence[tuple[File, Action]]) -> list[str]:
+    """Sessions that the project's own noxfile does not have and that a workflow would run."""
+    ours, action = next(each for each in done if each[0].path == NOXFILE)
+    if action is not Action.KEPT:
+        return []
+    try:
+        text = (root / NOXFILE).read_text("utf-8")
+    except (OSError, ValueError):
+        return []
+    wanted = re.findall(r"^def (\w+)\(session\):", ours.text, re.MULTILINE)
+    return [name for name in wanted if not re.search(rf"\b{name}\b", text)]
 
 
 def _of_script(script: Script) -> Iterator[str]:

@@ -83,6 +83,7 @@ def test_what_is_there_stays_and_what_it_would_be_is_shown(here, capsys):
     assert "kept     noxfile.py" in out
     assert "--force noxfile.py replaces it" in out
     assert "| def verify(session):" in out
+    assert "noxfile.py has no session environment, export, verify: take what you need of the text above." in out
     assert (here / "noxfile.py").read_text() == "# mine\n"
     assert cli.main(["init", "--from", "tiny.py", "--force", "noxfile.py"]) == 0
     assert "replaced noxfile.py" in capsys.readouterr().out
