@@ -201,19 +201,20 @@ def _of_function(entry: str, function: _Function, given: Mapping[str, Any]) -> _
 
 
 def _of_command_line(entry: str, main: _Module) -> _Started:
-    """What argparse is told of each argument."""
+    """What argparse or click is told of each argument."""
     missing: list[str] = []
     options: list[str] = []
     seed = None
-    for call in main.calls_of("add_argument"):
+    for call in [*main.calls_of("add_argument"), *main.calls("click.argument", "click.option")]:
         words = [each for each in map(main.value, call.args) if isinstance(each, str)]
         given = {each.arg: main.value(each.value) for each in call.keywords}
         if not words:
             continue
         is_option = words[0].startswith("-")
         word = next((each for each in words if each.startswith("--")), words[0])
-        needed = given.get("required") is True if is_option else given.get("nargs") not in {"?", "*"}
-        (missing if needed else options).append(word)
+        needed = given.get("required", not is_option) is True and given.get("nargs") not in {"?", "*", -1}
+        by_default = "default" in given and main.called(call.func) is not None  # argparse wants it all the same
+        (missing if needed and not by_default else options).append(word)
         if word == "--seed" and type(given.get("default")) is int:
             seed = given["default"]
     return _Started(entry, missing=tuple(missing), options=tuple(options), seed=seed)
@@ -442,7 +443,12 @@ class _Module:
         yield from sorted(found, key=lambda each: (each.lineno, each.col_offset))
 
     def reads_command_line(self) -> bool:
-        """Whether argparse is given what was typed."""
+        """Whether argparse or click is given what was typed."""
+        names = ("click.command", "click.group")
+        if any(
+            isinstance(each, ast.Attribute | ast.Name) and self.called(each) in names for each in ast.walk(self.tree)
+        ):
+            return True
         if not any(each == "argparse" or each.startswith("argparse.") for each in self.names.values()):
             return False
         calls = [call for name in ("parse_args", "parse_known_args") for call in self.calls_of(name)]

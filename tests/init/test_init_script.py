@@ -72,7 +72,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("checkpoint")
     parser.add_argument("extra", nargs="?")
-    parser.add_argument("-s", "--steps", type=int, required=True)
+    parser.add_argument("-s", "--steps", type=int, required=True, default=1)
     parser.add_argument("--seed", type=int, default=4)
     args = parser.parse_args(GIVEN)
     record()
@@ -89,6 +89,19 @@ def test_a_command_line_is_left_to_a_script(tmp_path):
     )  # fmt: skip
     (tmp_path / "s.py").write_text(BODY + PARSED.replace("GIVEN", "['a', '-s', '1']"))
     assert read_script(tmp_path / "s.py", tmp_path).entry == "s.py:main"
+
+
+def test_a_command_line_of_click(tmp_path):
+    text = (
+        "import click\n@click.command()\n@click.argument('checkpoint')\n@click.argument('more', nargs=-1)\n"
+        "@click.option('-s', '--steps', required=True)\n@click.option('--seed', default=2)\n"
+        "@click.option('--gain', required=True, default=1)\n"
+        "def main(checkpoint, more, steps, seed, gain): record()\nif __name__ == '__main__':\n    main()\n"
+    )
+    (tmp_path / "s.py").write_text(BODY + text)
+    found = read_script(tmp_path / "s.py", tmp_path)
+    assert (found.entry, found.missing, found.seed) == ("s.py", ("checkpoint", "--steps"), 2)
+    assert found.options == ("more", "--seed", "--gain")
 
 
 def test_variables_that_a_script_cannot_do_without(tmp_path):
