@@ -52,15 +52,18 @@ def compare(first: Path, second: Path) -> list[Compared]:
         NotABundleError, BundleFormatError, BundleTooNewError, BundleDigestError: as ``leapp.bundle.diff.diff``.
         LockError: a lock cannot be read.
         LockPlatformError: a lock does not speak of a bundle's platform.
+        PartialBundleError: a bundle that is compared with a lock has the models of one node alone.
     """
     a, b = _open(first), _open(second)
     if isinstance(a, lock.Lock) and isinstance(b, lock.Lock):
         return [*_locks(a, b)]
     if isinstance(a, lock.Lock):
         assert not isinstance(b, lock.Lock)  # seen above
+        b.require_whole()  # digests do not tell what was left out from what is gone
         built = lock.in_lock(digests_of(b))
         return [_compared(diff_digests(_section(a, built.platform, first), built))]
     if isinstance(b, lock.Lock):
+        a.require_whole()
         built = lock.in_lock(digests_of(a))
         return [_compared(diff_digests(built, _section(b, built.platform, second)))]
     return [_compared(diff(a, b))]

@@ -727,6 +727,14 @@ class NotABundleError(BundleError, FileNotFoundError):
     remedy = "{advice}"
 
 
+class PartialBundleError(BundleError, ValueError):
+    """A bundle that ``leapp build --only`` wrote is to be used as if it were whole."""
+
+    exit_code = 2
+    what = "{path} has the models of one node alone: `leapp build --only` wrote it."
+    remedy = "`leapp build MANIFEST` writes all of them; `leapp replay {path}` replays this node."
+
+
 class BundleFormatError(BundleError, ValueError):
     """A file of a bundle does not have the form its schema demands."""
 
@@ -923,14 +931,6 @@ class NoModelError(RunError, ValueError):
     exit_code = 2
     what = "Node {node!r} has no model file{wanted}: {why}."
     remedy = "{advice}."
-
-
-class PartialBundleError(RunError, ValueError):
-    """A bundle that ``leapp build --only`` wrote is to be run as if it were a pipeline."""
-
-    exit_code = 2
-    what = "{path} has the models of one node alone: `leapp build --only` wrote it."
-    remedy = "`leapp build MANIFEST` writes all of them; `leapp replay {path}` replays this node."
 
 
 class ModelNotFoundError(RunError, FileNotFoundError):

@@ -121,12 +121,14 @@ def reproduce_bundle(path: Path, *, manifest: Path | None = None, vary: Iterable
 
     Raises:
         NotABundleError, BundleFormatError, BundleTooNewError, BundleDigestError: as ``leapp.bundle.read.load``.
+        PartialBundleError: it has the models of one node alone.
         NoManifestError: it is not found.
         ManifestError: it has problems.
         UnknownVariationError: ``vary`` holds a name that is none.
     """
     names = chosen(vary)
     bundle = read.load(path)
+    bundle.require_whole()
     session = _evidence(bundle, SESSION_EVIDENCE)
     if manifest is None:
         found = find_manifest(bundle, session, (Path.cwd(), bundle.folder.absolute()))

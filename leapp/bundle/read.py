@@ -26,6 +26,7 @@ from leapp.bundle._tree import (
 from leapp.bundle.contract import parameters, parse_contract, port_fields
 from leapp.bundle.schema import (
     MAX_METADATA_BYTES,
+    PARTIAL,
     UNFIT,
     BundleManifest,
     EvidenceIndex,
@@ -35,7 +36,14 @@ from leapp.bundle.schema import (
     PortEntry,
     parse_json,
 )
-from leapp.errors import BundleDigestError, BundleError, BundleFileGoneError, BundleFormatError, NotInBundleError
+from leapp.errors import (
+    BundleDigestError,
+    BundleError,
+    BundleFileGoneError,
+    BundleFormatError,
+    NotInBundleError,
+    PartialBundleError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -79,9 +87,14 @@ class Bundle:
         """Version of the bundle."""
         return self.manifest.version
 
+    def require_whole(self) -> None:
+        """Raise PartialBundleError where models were left out, so that it is no pipeline."""
+        if self.status == PARTIAL:
+            raise PartialBundleError(path=self.folder)
+
     @property
     def status(self) -> str:
-        """``ok``, or ``failed`` where a check of the build did not pass."""
+        """``ok``; ``failed`` where a check of the build did not pass; ``partial`` where one node alone was built."""
         return self.manifest.status
 
     @property

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from leapp._dtypes import BY_NAME
 from leapp.bundle.samples import read_tensors
-from leapp.errors import SnippetError
+from leapp.bundle.schema import PARTIAL
+from leapp.errors import PartialBundleError, SnippetError
 from leapp.report.facts import FIRST_INPUT
 
 if TYPE_CHECKING:
@@ -98,8 +99,13 @@ def snippet(facts: Facts, folder: Path, language: str) -> str:
     """A program that loads a bundle and runs it for a few ticks on zeros.
 
     Args: folder: of the bundle, as the program is to name it. language: one of ``LANGUAGES``.
-    Raises: SnippetError: a node has no model file that this language can load.
+
+    Raises:
+        PartialBundleError: the bundle has the models of one node alone.
+        SnippetError: a node has no model file that this language can load.
     """
+    if facts.status == PARTIAL:
+        raise PartialBundleError(path=folder)
     write: Callable[[Facts, Path], str] = {"python": _python, "cpp": _cpp, "js": _js}[language]
     return write(facts, folder)
 

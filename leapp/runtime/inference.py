@@ -9,12 +9,10 @@ import numpy as np
 
 from leapp._spec import FORMAT_NAMES
 from leapp.bundle.samples import read_tensors
-from leapp.bundle.schema import PARTIAL
 from leapp.errors import (
     BundleFormatError,
     InputsKindError,
     NoModelError,
-    PartialBundleError,
     ThreadsError,
     UnknownFormatError,
     UnknownNodeNameError,
@@ -91,8 +89,8 @@ class InferenceManager:
         if type(threads) is not int or threads < 1:
             raise ThreadsError(option="threads", value=threads, why="a number of threads is a whole number from 1")
         files = open_files(path, model_dirs)
-        if files.bundle is not None and files.bundle.status == PARTIAL:
-            raise PartialBundleError(path=files.bundle.folder)
+        if files.bundle is not None:
+            files.bundle.require_whole()
         plan = make_plan(files.contract, str(files.contract_path), files.name)
         _check_nodes(plan, "callables", callables)
         wanted = _wanted(plan, formats)

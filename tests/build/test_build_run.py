@@ -17,7 +17,7 @@ from types import SimpleNamespace
 import pytest
 from build_projects import Project
 
-from leapp import cli, errors
+from leapp import cli, errors, lock
 from leapp.build import run
 from leapp.build._messages import Ending, EndingKind
 from leapp.build.plan import make_plan
@@ -345,7 +345,14 @@ def test_only_writes_one_node_in_a_scratch_folder_and_publishes_nothing(here, ca
     assert cli.main(["verify", str(bundle), "--junit", "junit.xml"]) == 1
     assert capsys.readouterr().out.startswith("partial  ")
     assert "one node alone" in Path("junit.xml").read_text()
-    for verb in (["run", str(bundle)], ["run", str(bundle / "good.yaml")]):
+    lock.write(Path("good.lock"), lock.Lock("good", {"linux-x86_64": lock.section_of(read.load(bundle))}))
+    for verb in (
+        ["run", str(bundle)],
+        ["run", str(bundle / "good.yaml")],
+        ["reproduce", str(bundle)],
+        ["diff", "good.lock", str(bundle)],
+        ["inspect", str(bundle), "--snippet", "python"],
+    ):
         assert cli.main([*verb, "--json"]) == 2
         error = json.loads(capsys.readouterr().out)["error"]
         assert error["class"] == "PartialBundleError"
