@@ -51,6 +51,8 @@ _OTHER_MACHINE: Final = ("processor", "GPU driver", "GPUs", "variable LD_LIBRARY
 """Facts in which machines of one cluster may differ. Nothing built on another such machine is kept in the cache."""
 _ANY_VERSION: Final = frozenset({"package pip", "package wheel"})
 """What installs packages and is in no session."""
+_START_UP: Final = "start-up file "
+"""Begins the names of facts about files that run when Python starts; they hold paths, which differ among machines."""
 _SOURCE: Final = "LEAPP's own source"
 _LOADED: Final[dict[str, str]] = {}
 """What this process has in its memory; the files may be others by now."""
@@ -214,8 +216,8 @@ def _environment(job: Job) -> dict[str, str]:
 def _inputs(job: Job, all_reads: Sequence[Reads | None], digests: FileDigests) -> InputState:
     """What the sessions read, for the client to hold against its own files.
 
-    Where not all of it was seen, that is every file of the project. What a session wrote is left out: it is there on
-    this machine alone.
+    Where not all of it was seen, that is every file of the project; of one node alone, whose reads nobody looks at, its
+    Python files. What a session wrote is left out: it is there on this machine alone.
     """
     manifest = job.plan.manifest
     root = manifest.root
@@ -224,6 +226,8 @@ def _inputs(job: Job, all_reads: Sequence[Reads | None], digests: FileDigests) -
     files = dict(state.files)
     if len(known) < len(all_reads) or not all(each.complete for each in known):
         for path in project_files(manifest, without=[job.out_here]).files:
+            if job.plan.only is not None and path.suffix != ".py":
+                continue
             with contextlib.suppress(OSError):
                 files.setdefault(os.path.relpath(path, root), digests.digest(path))
     written = {each.path for reads in known for each in reads.written}
@@ -272,7 +276,7 @@ def differing(here: Mapping[str, str], there: Mapping[str, str]) -> tuple[list[s
         if here.get(name) == there.get(name):
             continue
         harmless = name in _ANY_VERSION or name in _OTHER_MACHINE or name not in here
-        harmless = harmless or name.startswith("start-up file ")
+        harmless = harmless or name.startswith(_START_UP)
         (others if harmless else refused).append(_said(name, here.get(name), there.get(name)))
     return refused, others
 
@@ -282,7 +286,7 @@ def _said(name: str, here: str | None, there: str | None) -> str:
         return f"{name} is not installed here and is there"
     if there is None:
         return f"{name} is {here} here and is not there"
-    if max(len(here), len(there)) > 200:
+    if max(len(here), len(there)) > 200 or name.startswith(_START_UP):
         return f"{name} is not the same"
     if name == _SOURCE:  # its facts are digests, which tell nobody anything
         return f"{name} is not the same; its version may be"

@@ -237,6 +237,17 @@ def test_a_damaged_object_is_built_again(remote: Any, project: Project, place: P
     assert sha256_file(stored) == digest
 
 
+def test_one_node_alone_lies_on_this_machine(project: Project, place: Path, cluster: Any) -> None:
+    plan = plan_of(project, place / "only", "one")
+    plan = replace(plan, pipelines=tuple(replace(each, only="scale") for each in plan.pipelines))
+    (result,) = built(plan, cluster)
+    assert result.error is None, result.error
+    assert result.bundle is not None
+    assert read.verify(result.bundle).ok
+    assert not result.published
+    assert not (place / "only").exists()
+
+
 def wait_for(path: Path) -> int:
     deadline = time.monotonic() + 60
     while not path.exists():
@@ -340,13 +351,22 @@ def test_what_may_differ_within_a_cluster() -> None:
     here = {"Python": "3.11", "package torch": "2.6", "package pip": "1", "processor": "a", "package mine": "1"}
     refused, others = differing(here, here)
     assert (refused, others) == ([], [])
-    there = {"Python": "3.12", "package torch": "2.6", "package pip": "2", "processor": "b", "package more": "1"}
+    here["start-up file a.pth"] = "0" * 64
+    there = {
+        "start-up file a.pth": "1" * 64,
+        "Python": "3.12",
+        "package torch": "2.6",
+        "package pip": "2",
+        "processor": "b",
+        "package more": "1",
+    }
     refused, others = differing(here, there)
     assert refused == ["Python is 3.11 here and 3.12 there", "package mine is 1 here and is not there"]
     assert others == [
         "package more is not installed here and is there",
         "package pip is 1 here and 2 there",
         "processor is a here and b there",
+        "start-up file a.pth is not the same",
     ]
 
 
