@@ -4,11 +4,11 @@ Three witnesses. An audit hook sees every file that Python opens, lists, writes,
 File-system notification (``_inotify``) sees what becomes of the project's files and of declared inputs, also by native
 code and other processes. The kernel tells which of that was done by the session's own processes (``_openers``): what an
 editor, another session or another build does in the project at the same time is none of the session's. Where the kernel
-cannot tell, all that notification saw counts as read, and ``Reads.mixed`` says why.
+cannot tell, and where the session talked to a process that may read for it, all that notification saw counts as read,
+and ``Reads.mixed`` says why.
 
 What none of them can see: a file outside the project that is declared nowhere and that native code or another process
-reads; whether a path exists (``os.path.exists`` raises no event); what a process reads that ran before and that the
-session only talks to.
+reads; whether a path exists (``os.path.exists`` raises no event).
 
 Sorted out of what was read, because the record of the tool chain stands for it: the interpreter with its library and
 its site-packages (``tool_chain_folders``), this package, everything in ``SYSTEM_FOLDERS`` and ``SYSTEM_FILES``, and
@@ -280,7 +280,7 @@ class ReadRecorder:
         if isinstance(self._watch, str):
             openers.close()
             self._openers = "there is no file-system notification"
-        elif why := openers.attach(self._root, outside):
+        elif why := openers.attach(self._root, outside, self._own):
             self._openers = why
 
     def told(self, paths: Iterable[str]) -> Told | str:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from leapp.build import _openers
+from leapp.build import _listener, _openers
 from leapp.build._openers import Openers
 from leapp.build.cache import not_proved
 from leapp.build.reads import Lister, Reads, Written
@@ -193,6 +193,9 @@ def test_a_file_that_changed_after_it_was_read_and_who_did_it(session):
         ("reads.Openers._put_on = lambda self: 'the kernel refused it'", "", "the kernel refused it"),
         ("", "libc.unshare(0x20000)", "unshare"),
         ("", "libc.chroot(b'/')", "chroot"),
+        # Whoever is there may read a file for the session.
+        ("", "import socket; socket.socket().connect_ex(('127.0.0.1', 1))", "talked to another process"),
+        ("", "import socket; socket.socket(socket.AF_UNIX).connect_ex('/no/such')", "/no/such"),
         ("", "libc.syscall(425, 1, ctypes.create_string_buffer(120))", "io_uring_setup"),
     ],
 )
@@ -209,6 +212,23 @@ def test_where_it_cannot_be_told_everything_counts_and_the_record_says_so(sessio
     assert got.reads.complete
     assert len(got.reads.mixed) == 1
     assert why in got.reads.mixed[0]
+
+
+def test_the_session_s_own_sockets_and_those_of_the_c_library_are_nobody_else_s(session):
+    session.file("theirs.txt")
+    got = session.run(
+        """
+        import os, pwd, socket
+        place = os.environ["HOME"] + "/socket"
+        server = socket.socket(socket.AF_UNIX); server.bind(place); server.listen()
+        socket.socket(socket.AF_UNIX).connect(place)
+        socket.socket(socket.AF_UNIX).connect_ex("/var/run/nscd/socket")
+        pwd.getpwuid(os.getuid())
+        others_work()
+        """,
+        others=lambda: (session.root / "theirs.txt").read_text(),
+    )
+    assert got.reads.mixed == got.reads.project == ()
 
 
 def test_memory_that_may_not_be_read_is_found_out_before_anything_is_stopped(session):
@@ -304,7 +324,7 @@ for pid in pids: os.waitpid(pid, 0)
 
 
 def test_the_filter_tells_of_the_calls_in_the_table_and_lets_all_others_pass():
-    for processor, numbers in _openers._NUMBERS.values():
+    for processor, numbers in _listener.NUMBERS.values():
         program = [*_openers._INSTRUCTION.iter_unpack(_openers._filter(numbers, processor))]
         told = {number for name, number in numbers.items() if name != "seccomp"}
         for number in range(600):
@@ -333,7 +353,7 @@ def test_a_listener_that_is_not_wanted_goes_by_itself():
     assert isinstance(openers, Openers)
     openers._process.wait()
     process = Path(f"/proc/{openers._ask({})['pid']}")
-    assert b"_openers.py" in (process / "cmdline").read_bytes()
+    assert b"_listener.py" in (process / "cmdline").read_bytes()
     openers.close()
     deadline = time.monotonic() + 30
     while process.exists() and "State:\tZ" not in (process / "status").read_text():
