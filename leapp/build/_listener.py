@@ -107,6 +107,12 @@ NUMBERS: Final = {
 _TELLS: Final = struct.Struct("=QIIiIQ6Q")
 _ANSWER: Final = struct.Struct("=QqiI")
 _WORDS: Final = struct.Struct("=QQQ")
+_STATUS: Final = struct.Struct("=32xQ40xqI44xII")
+"""Of a file's status: its number, when it was made, its device."""
+_STATUS_BYTES: Final = 256
+_NUMBER_AND_BIRTH: Final = 0x100 | 0x800
+_NOT_FOLLOWED: Final = 0x100 | 0x1000
+"""What a descriptor stands for where there is no name, and a link itself where there is one."""
 _RECEIVE: Final = 0xC0502100
 _SEND: Final = 0xC0182101
 _GO_ON: Final = 1
@@ -175,6 +181,20 @@ class _Memory:
         return found
 
 
+class _Identity:
+    """What tells a file from every other one there ever was: numbers alone are given again when a file is removed."""
+
+    def __init__(self) -> None:
+        self._call = ctypes.CDLL(None).statx
+        self._buffer = ctypes.create_string_buffer(_STATUS_BYTES)
+
+    def __call__(self, folder: int, name: bytes) -> tuple[int, ...] | None:
+        """Of a name, or of a descriptor where the name is empty; None where nothing is."""
+        if self._call(folder, name, _NOT_FOLLOWED, _NUMBER_AND_BIRTH, self._buffer):
+            return None
+        return _STATUS.unpack_from(self._buffer)
+
+
 class _Listener:
     """Takes down what the processes under the filter open, and lets them go on."""
 
@@ -183,8 +203,9 @@ class _Listener:
         self._prefix = ""
         self._files: frozenset[str] = frozenset()
         self._opened: set[str] = set()
-        self._same: set[tuple[int, int]] = set()
-        """Device and number of what was opened: a folder that is mounted twice has its files under two names."""
+        self._same: set[tuple[int, ...]] = set()
+        """What was opened, whatever its name: a folder that is mounted twice has its files under two names."""
+        self._identity = _Identity()
         self._changed: set[str] = set()
         self._unsure = ""
         processor, numbers = NUMBERS[os.uname().machine]
@@ -224,11 +245,8 @@ class _Listener:
         return {"opened": opened, "changed": sorted(self._changed), "unsure": self._unsure}
 
     def _by_other_name(self, path: str) -> bool:
-        try:
-            status = os.lstat(path)
-        except OSError:
-            return False
-        return (status.st_dev, status.st_ino) in self._same
+        found = self._identity(_AT_FDCWD, os.fsencode(path))
+        return found is not None and found in self._same
 
     def _take(self, pid: int, number: int, processor: int, arguments: list[int]) -> None:
         call = self._calls.get(number)
@@ -285,8 +303,8 @@ class _Listener:
             path = os.readlink(f"/proc/self/fd/{descriptor}")  # noqa: PTH115  # where a descriptor leads
             if path.startswith(self._prefix) or path in self._files:
                 self._opened.add(path)
-            status = os.fstat(descriptor)
-            self._same.add((status.st_dev, status.st_ino))
+            if (found := self._identity(descriptor, b"")) is not None:
+                self._same.add(found)
         finally:
             os.close(descriptor)
 

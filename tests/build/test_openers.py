@@ -144,6 +144,18 @@ def test_a_project_that_is_mounted_twice(session):
     assert native_paths(got) == ["a.txt"]
 
 
+def test_a_file_that_gets_the_number_of_one_that_the_session_had_opened_and_removed(session):
+    def replaced() -> None:
+        for number in range(50):
+            session.file(f"{number}.new").read_text()
+
+    got = session.run(
+        NATIVE + "for n in range(50): native(f'{n}.old', flags=0o102); os.unlink(f'{n}.old')\nothers_work()",
+        others=replaced,
+    )
+    assert not [path for path in got.paths() if path.endswith(".new")]
+
+
 def test_listings_and_writes_by_native_code_are_the_session_s_and_those_of_others_are_not(session):
     for name in ("data/a.txt", "more/b.txt", "edited.txt", "old.txt", "far/old.txt"):
         session.file(name)
