@@ -114,8 +114,11 @@ def judge(source: str) -> str:
 
 
 def differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """What is not as it was, one line each: the shorter values are shown."""
-    names = sorted(before.keys() | now.keys())
+    """What is not as it was, one line each: the shorter values are shown.
+
+    What both have comes first, and tells most: another environment may lack dozens of packages, and another torch.
+    """
+    names = sorted(before.keys() | now.keys(), key=lambda name: (name not in before or name not in now, name))
     return [_difference(name, before.get(name), now.get(name)) for name in names if before.get(name) != now.get(name)]
 
 

@@ -495,3 +495,13 @@ def test_the_command(cache: Cache, plan: PipelinePlan, monkeypatch: pytest.Monke
     with pytest.raises(SystemExit):
         main(["cache", "gc", "--max-size", "much"])
     assert "expected a size such as 500MB" in capsys.readouterr().err
+
+
+def test_what_is_another_one_is_told_before_what_came_or_went() -> None:
+    before = {"package a": "1", "package torch": "2.13.0", "processor": "x"}
+    now = {"package b": "1", "package torch": "2.14.1", "processor": "x"}
+    assert differences(before, now) == [
+        "package torch: 2.13.0 -> 2.14.1",
+        "package a: was 1, gone",
+        "package b: new, 1",
+    ]
