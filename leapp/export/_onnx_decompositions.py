@@ -26,7 +26,7 @@ def lowered(program: torch.export.ExportedProgram) -> torch.export.ExportedProgr
     names = {overload._schema.name for overload in _TABLE} - _OF_BOOLS
     called = (getattr(node.target, "_schema", None) for node in program.graph.nodes)
     masks = any(
-        schema.name.rstrip("_") in _OF_BOOLS and getattr(node.meta.get("val"), "dtype", None) is torch.bool
+        schema.name.rstrip("_") in _OF_BOOLS and getattr(node.meta.get("val"), "dtype", None) in (torch.bool, *_WIDER)
         for node in program.graph.nodes
         if (schema := getattr(node.target, "_schema", None)) is not None
     )
@@ -117,14 +117,27 @@ def _put(self: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
 # --- of truth values -----------------------------------------------------------------------------------------------
 
 _OF_BOOLS: Final = frozenset(("aten::where", "aten::masked_fill", "aten::add"))
-"""Operators that lack a form for bools alone; they are common, so programs are not decomposed for others."""
+"""Operators that lack a form for bools alone, or for few other dtypes; they are common, so programs are not decomposed
+for others."""
 
 
 @_for(_aten.where.self, _aten.where.ScalarSelf, _aten.where.ScalarOther, _aten.where.Scalar)
 def _where(condition: Tensor, self: Any, other: Any) -> Any:
-    if not (_is_bool(self) and _is_bool(other)):
+    if _is_bool(self) and _is_bool(other):
+        return (condition & self) | (~condition & other)
+    dtype = torch.result_type(self, other)
+    wide = _WIDER.get(dtype)
+    if wide is None:
         return NotImplemented
-    return (condition & self) | (~condition & other)
+    return torch.where(condition, _as(self, wide), _as(other, wide)).to(dtype)
+
+
+_WIDER: Final = {torch.int16: torch.int32, torch.bfloat16: torch.float32}
+"""What onnxruntime has no kernel to choose from -> what it has, and holds the same values."""
+
+
+def _as(thing: Any, dtype: torch.dtype) -> Any:
+    return thing.to(dtype) if isinstance(thing, Tensor) else thing
 
 
 @_for(_aten.masked_fill.Scalar, _aten.masked_fill.Tensor)

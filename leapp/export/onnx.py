@@ -168,6 +168,7 @@ class OnnxBackend:
         try:
             with removed_on_error(path, data), undisturbed():
                 _check_ports(graph, self.format)
+                _check_statistics(graph, self.format)
                 export = _legacy_model if self._legacy else _dynamo_model
                 # Handed over, not kept here: the model is freed before the file is read back.
                 external = _save(graph, export(graph, example, path, self.format, options), path, data, self, options)
@@ -217,6 +218,21 @@ def _check_ports(recording: NodeGraph, format: ExportFormat) -> None:
     if both:
         why = "ONNX forbids one name for an input and an output"
         raise unsupported(recording, format, f"port {min(both)!r}", why)
+
+
+def _check_statistics(recording: NodeGraph, format: ExportFormat) -> None:
+    """Refuse, by name, running statistics that torch's exporters leave as they were."""
+    from leapp.export._recording import target_name, unsupported
+
+    for node in recording.graph.nodes:
+        if target_name(node) != "instance_norm":
+            continue
+        # (input, running_mean, running_var, weight, bias, use_input_stats, ...)
+        mean = node.kwargs.get("running_mean", node.args[1] if len(node.args) > 1 else None)
+        training = node.kwargs.get("use_input_stats", node.args[5] if len(node.args) > 5 else True)
+        if mean is not None and training:
+            why = "the running statistics that training writes are not carried along; call eval() on its module"
+            raise unsupported(recording, format, node, why)
 
 
 def _dynamo_model(

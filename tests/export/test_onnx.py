@@ -142,6 +142,35 @@ def test_names_the_op_that_onnxruntime_cannot_run(record, tmp_path, format):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("dtype", [torch.int16, torch.bfloat16, torch.int8, torch.bool, torch.float64], ids=str)
+def test_a_choice_between_values_of_any_dtype(record, export, dtype):
+    """onnxruntime has no kernel that chooses between some: a reset input would choose between states of them."""
+
+    def body(chosen, x, y):
+        return torch.where(chosen, x, y)
+
+    def drawn():
+        return torch.rand(3) > 0.5, (torch.randn(3) * 300).to(dtype), (torch.randn(3) * 300).to(dtype)
+
+    run, _ = export(ONNX, record(body, *drawn()), drawn())
+    for _ in range(5):
+        given = drawn()
+        assert torch.equal(run(*given)["out0"], body(*given))
+
+
+def test_running_statistics_of_instances_are_refused_by_name(record, tmp_path):
+    mean, var = torch.zeros(3), torch.ones(3)
+    example = torch.rand(2, 3, 4)
+
+    def written(training):
+        recording = record(lambda x: torch.nn.functional.instance_norm(x, mean, var, None, None, training), example)
+        return backend_for(ONNX).write(recording, (example,), tmp_path / "policy.onnx", ExportOptions())
+
+    written(False)
+    with pytest.raises(UnsupportedOpError, match=r"instance_norm .*running statistics .* call eval\(\) on its module"):
+        written(True)
+
+
 @pytest.mark.parametrize("format", BOTH)
 def test_ports_that_no_file_can_have(record, tmp_path, format):
     path = tmp_path / "policy.onnx"
