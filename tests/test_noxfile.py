@@ -86,7 +86,7 @@ def test_every_session_says_what_it_does(noxfile):
     assert {"export", "verify", "tests", "lint", "bench", "docs"} <= set(sessions)
     for name, session in sessions.items():
         assert session.func.__doc__, name
-        assert session.venv_backend == ("virtualenv" if name == "zoo" else "shared"), name
+        assert session.venv_backend == ("virtualenv" if name in {"zoo", "floors"} else "shared"), name
 
 
 def test_the_floors_are_the_lowest_that_every_extra_takes(noxfile):
