@@ -249,7 +249,7 @@ def test_one_node_alone_lies_on_this_machine(project: Project, place: Path, clus
 
 
 def wait_for(path: Path) -> int:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while not path.exists():
         assert time.monotonic() < deadline, "the entry did not start"
         time.sleep(0.02)
@@ -284,7 +284,7 @@ def test_the_work_of_a_killed_worker_is_done_by_another(
     session = wait_for(started)
     os.kill(worker_of(session, cluster), signal.SIGKILL)
     assert_gone(session)
-    thread.join(120)
+    thread.join(240)
     assert [result.error for result in results] == [None]
     assert results[0].published
     assert read.verify(place / "killed" / "slow" / "1.0.0").ok
