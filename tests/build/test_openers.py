@@ -150,7 +150,9 @@ def test_a_file_that_gets_the_number_of_one_that_the_session_had_opened_and_remo
             session.file(f"{number}.new").read_text()
 
     got = session.run(
-        NATIVE + "for n in range(50): native(f'{n}.old', flags=0o102); os.unlink(f'{n}.old')\nothers_work()",
+        NATIVE
+        + "for n in range(50):\n    native(f'{n}.old', flags=0o102); native(f'{n}.old'); os.unlink(f'{n}.old')\n"
+        + "others_work()",
         others=replaced,
     )
     assert not [path for path in got.paths() if path.endswith(".new")]
