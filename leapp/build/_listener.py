@@ -72,6 +72,8 @@ HIDING: Final = frozenset(
 )
 """After these, names may mean other files, or files are opened without one."""
 CONNECTING: Final = "connect"
+_NAMES_PORT: Final = 53
+"""Who answers there looks up other machines."""
 _NOBODY_S: Final = tuple(
     f"{run}/{name}" for run in ("/run", "/var/run") for name in ("nscd/", "systemd/userdb/", "systemd/journal/")
 )
@@ -158,9 +160,10 @@ class _Memory:
             return 0
         raise _Unsure(f"the memory of a program that it started could not be read ({os.strerror(code)})")
 
-    def number(self, pid: int, address: int) -> int:
-        """A number of 16 bits; 0 where nothing is."""
-        return int.from_bytes(self._buffer.raw[:2], sys.byteorder) if self._read(pid, address, 2) == 2 else 0
+    def data(self, pid: int, address: int, size: int) -> bytes:
+        """Some bytes, fewer where nothing is."""
+        got = self._read(pid, address, min(size, _PAGE_BYTES))
+        return self._buffer.raw[:got]
 
     def words(self, pid: int, address: int) -> tuple[int, int, int] | None:
         """Three numbers of 64 bits; None where nothing is."""
@@ -310,11 +313,13 @@ class _Listener:
 
     def _note_connected(self, pid: int, address: int, size: int) -> None:
         """Whoever is at the other end may read a file for the session."""
-        family = self._memory.number(pid, address)
-        where = "a port"
+        told = self._memory.data(pid, address, size)
+        family, port = int.from_bytes(told[:2], sys.byteorder), int.from_bytes(told[2:4], "big")
         if family == socket.AF_UNIX:
-            where = os.fsdecode(self._memory.text(pid, address + 2)[: size - 2]) or "a socket without a name"
-        elif family not in {socket.AF_INET, socket.AF_INET6}:
+            where = os.fsdecode(told[2:].partition(b"\0")[0]) or "a socket without a name"
+        elif _is_here(family, told) and port != _NAMES_PORT:
+            where = f"port {port}"
+        else:
             return
         if not where.startswith(self._own):
             raise _Unsure(f"the session talked to another process, which may have read files for it, at {where}")
@@ -341,6 +346,15 @@ class _Listener:
                 return
             place = _place(pid, _AT_FDCWD, words[0])
             self._note_opened(place, pid)
+
+
+def _is_here(family: int, told: bytes) -> bool:
+    """Whether an internet address is this machine's: another one does not read our files."""
+    if family == socket.AF_INET:
+        return told[4:5] == b"\x7f" or told[4:8] == bytes(4)
+    if family != socket.AF_INET6:
+        return False
+    return told[8:23] == bytes(15) or told[8:21] == bytes(10) + b"\xff\xff\x7f"
 
 
 def _place(pid: int, folder: int, text: bytes) -> bytes:

@@ -208,7 +208,8 @@ def test_a_file_that_changed_after_it_was_read_and_who_did_it(session):
         ("", "libc.unshare(0x20000)", "unshare"),
         ("", "libc.chroot(b'/')", "chroot"),
         # Whoever is there may read a file for the session.
-        ("", "import socket; socket.socket().connect_ex(('127.0.0.1', 1))", "talked to another process"),
+        ("", "import socket; socket.socket().connect_ex(('127.0.0.1', 1))", "port 1"),
+        ("", "import socket; socket.socket(socket.AF_INET6).connect_ex(('::1', 1))", "port 1"),
         ("", "import socket; socket.socket(socket.AF_UNIX).connect_ex('/no/such')", "/no/such"),
         ("", "libc.syscall(425, 1, ctypes.create_string_buffer(120))", "io_uring_setup"),
     ],
@@ -238,6 +239,9 @@ def test_the_session_s_own_sockets_and_those_of_the_c_library_are_nobody_else_s(
         socket.socket(socket.AF_UNIX).connect(place)
         socket.socket(socket.AF_UNIX).connect_ex("/var/run/nscd/socket")
         pwd.getpwuid(os.getuid())
+        # Other machines, and who looks up their names.
+        for address in (("127.0.0.53", 53), ("192.0.2.1", 80)):
+            socket.socket(type=socket.SOCK_DGRAM).connect_ex(address)
         others_work()
         """,
         others=lambda: (session.root / "theirs.txt").read_text(),
