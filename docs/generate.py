@@ -199,8 +199,9 @@ def _builtins(each: type) -> list[type]:
 
 
 def _shown(template: str) -> str:
-    """A template as a reader meets it: plain placeholders, and single braces where the text has braces."""
-    plain = re.sub(r"(?<!{){(\w+)[^{}]*}(?!})", r"{\1}", template)
+    """A template as a reader meets it: plain placeholders, words for several things, single braces in its own text."""
+    several = re.sub(r"(?<!{){(\w+):[^{}|]*\|([^{}]*)}(?!})", r"{\1} \2", template)
+    plain = re.sub(r"(?<!{){(\w+)[^{}]*}(?!})", r"{\1}", several)
     return plain.replace("{{", "{").replace("}}", "}")
 
 

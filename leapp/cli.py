@@ -880,7 +880,7 @@ def _cache(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    from leapp.report.text import Printer
+    from leapp.report.text import Printer, counted
 
     manifests = _manifests(arguments)
     for manifest in manifests:
@@ -897,7 +897,7 @@ def _check(arguments: argparse.Namespace) -> int:
     rows = [(each.shown, each.pipeline.name, each.pipeline.version, each.pipeline.entry.text) for each in manifests]
     printer = Printer(sys.stdout)
     printer.table(("Manifest", "Pipeline", "Version", "Entry"), rows)
-    printer.line(f"{len(manifests)} manifest(s), no problems.")
+    printer.line(f"{counted(len(manifests), 'manifest')}, no problems.")
     return EXIT_OK
 
 

@@ -17,7 +17,7 @@ from packaging.version import InvalidVersion
 from leapp._other import mend_command, other_version
 from leapp._tried import untried
 from leapp._version import __version__
-from leapp.report.text import Cell
+from leapp.report.text import Cell, counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -162,7 +162,7 @@ def diagnose(
 def show(diagnosis: Diagnosis, printer: Printer) -> None:
     """The diagnosis for people."""
     printer.line(Cell("leapp ", "soft"), diagnosis.version, Cell("  python ", "soft"), diagnosis.python)
-    printer.line(Cell("on ", "soft"), f"{diagnosis.platform}, {diagnosis.cpus} CPU(s)")
+    printer.line(Cell("on ", "soft"), f"{diagnosis.platform}, {counted(diagnosis.cpus, 'CPU')}")
     printer.line(Cell("in ", "soft"), diagnosis.executable)
     printer.line()
     styles = {State.FINE: "good", State.MISSING: "soft", State.UNSUPPORTED: "bad"}

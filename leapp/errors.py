@@ -6,7 +6,21 @@ readable as ``error.facts``. All of them survive pickling, because a build worke
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+import string
+from typing import Any, ClassVar, Final
+
+
+class _Template(string.Formatter):
+    """As ``str.format``, and ``{count:node does|nodes do}`` is ``1 node does`` or ``2 nodes do``."""
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        one, bar, several = format_spec.partition("|")
+        if not bar:
+            return str(super().format_field(value, format_spec))
+        return f"{value} {one if value == 1 else several}"
+
+
+_TEMPLATE: Final = _Template()
 
 
 class _Message:
@@ -18,8 +32,8 @@ class _Message:
 
     def __init__(self, **facts: Any) -> None:
         self.facts = facts
-        text = self.what.format(**facts)
-        remedy = self.remedy.format(**facts)
+        text = _TEMPLATE.format(self.what, **facts)
+        remedy = _TEMPLATE.format(self.remedy, **facts)
         # The other base is always an exception class, which takes the text.
         super().__init__(f"{text}\n{remedy}" if remedy else text)  # type: ignore[call-arg]
 
@@ -682,7 +696,7 @@ class ArtifactLoadError(ExportError):
 class ValidationError(LeappError, AssertionError):
     """Replayed artifacts do not give the traced outputs."""
 
-    what = "{count} node(s) do not give what was traced:\n{detail}"
+    what = "{count:node does|nodes do} not give what was traced:\n{detail}"
     remedy = (
         "evidence/checks.json and `error.facts['reports']` hold all figures; compile_graph(strict=False) returns the "
         "reports and marks the bundle as failed instead of raising."
@@ -960,7 +974,7 @@ class ReplayArgumentsError(RunError, ValueError):
     """``leapp replay`` was not told which bundle to play a log through."""
 
     exit_code = 2
-    what = "leapp replay takes one bundle with one log; {bundles} bundle(s) and {logs} log(s) were given."
+    what = "leapp replay takes one bundle with one log; {bundles:bundle|bundles} and {logs:log|logs} were given."
     remedy = "Write `leapp replay BUNDLE LOG.safetensors`, once for each log; bundles alone may be several."
 
 
@@ -988,7 +1002,7 @@ class ManifestError(LeappError, ValueError):
     """A manifest has problems; all of them are listed."""
 
     exit_code = 2
-    what = "{count} problem(s) in manifests:\n{detail}"
+    what = "{count:problem|problems} in manifests:\n{detail}"
     remedy = "`leapp schema` prints the JSON Schema of a manifest; `leapp check` validates without building."
 
 
@@ -1064,7 +1078,7 @@ class LockError(LeappError, ValueError):
     """A lock is not there or cannot be read; all its problems are listed."""
 
     exit_code = 2
-    what = "{count} problem(s) in a lock:\n{detail}"
+    what = "{count:problem|problems} in a lock:\n{detail}"
     remedy = "`leapp lock` writes locks. Take a damaged one from version control again, or remove it and lock anew."
 
 
@@ -1121,14 +1135,14 @@ class NoSuchPortError(BuildError, ValueError):
     """A manifest, or ``start(allow=...)``, names ports that were not recorded."""
 
     exit_code = 2
-    what = "{manifest}: {count} name(s) stand for no port:\n{detail}"
+    what = "{manifest}: {count:name stands|names stand} for no port:\n{detail}"
     remedy = "Ports that were recorded: {known}."
 
 
 class JointNamesMissingError(BuildError, ValueError):
     """A port holds a value per joint, and nothing says which joint comes where."""
 
-    what = "{manifest}: {count} port(s) of joints have no element names:\n{detail}"
+    what = "{manifest}: {count:port of joints has|ports of joints have} no element names:\n{detail}"
     remedy = (
         "Name the joints in order: TensorSemantics(..., element_names=[...]), or {example} with element_names = [...] in "
         "the manifest. Where that is not needed: [allow] no-element-names = [{ports}]."
@@ -1176,7 +1190,9 @@ class EntryTimeoutError(EntryFailedError):
 class FrozenDataError(BuildError):
     """What a pipeline computes follows the data or the dice of one run."""
 
-    what = "{manifest}: {count} thing(s) in the recording belong to this run alone:\n{detail}"
+    what = (
+        "{manifest}: {count:thing in the recording belongs|things in the recording belong} to this run alone:\n{detail}"
+    )
     remedy = (
         "Compute them from the inputs with torch operations, declare them as inputs, or say that they are meant: "
         "annotate.constant(value), or the function's name in [allow] of the manifest."
@@ -1186,14 +1202,14 @@ class FrozenDataError(BuildError):
 class NotVariedError(FrozenDataError):
     """Inputs had the same values in every run, so what depends on them was not probed."""
 
-    what = "{manifest}: {count} input(s) did not vary in the second run:\n{detail}"
+    what = "{manifest}: {count:input|inputs} did not vary in the second run:\n{detail}"
     remedy = "Nothing was found that is frozen, and nothing can be said of what depends on these: do one of the two for each."
 
 
 class StartNotFixedError(FrozenDataError):
     """State starts with a value that belongs to one run, and nothing says what it starts with elsewhere."""
 
-    what = "{manifest}: {count} thing(s) start with a value of this run alone:\n{detail}"
+    what = "{manifest}: {count:thing starts|things start} with a value of this run alone:\n{detail}"
     remedy = "Paste one of the lines for each into the manifest, or give the state the same start in every run."
 
 

@@ -83,3 +83,8 @@ def test_is_caught_by_a_builtin(each):
 @pytest.mark.parametrize(("where", "each", "keywords"), RAISED, ids=lambda part: part if isinstance(part, str) else "")
 def test_is_given_all_that_its_texts_name(where, each, keywords):
     assert fields(each) <= keywords, f"{where}: {each.__name__} is not given {sorted(fields(each) - keywords)}"
+
+
+def test_counted_things_are_one_or_several():
+    assert str(errors.LockError(count=1, detail="x", problems=[])).startswith("1 problem in a lock:")
+    assert str(errors.LockError(count=2, detail="x", problems=[])).startswith("2 problems in a lock:")

@@ -170,7 +170,7 @@ def test_the_project_file_is_no_manifest(here, capsys):
     (here / "entry.py").touch()
     (here / "pyproject.toml").write_text('[project]\nname = "x"\n')
     text = said(capsys, "build", "p.toml", "pyproject.toml")
-    assert "1 problem(s)" in text
+    assert "1 problem in" in text
     assert "pyproject.toml: a project file, not a manifest: leave it out" in text
 
 

@@ -81,7 +81,7 @@ def main(arguments: list[str]) -> int:
         constants = [*_constants(arguments[1])]
         threads = sum(1 for _ in Path("/proc/self/task").iterdir())
         if threads != 1:
-            _say(channel, {"failed": f"what it imports has started {threads - 1} thread(s), and a fork copies one"})
+            _say(channel, {"failed": f"what it imports has started threads ({threads - 1}), and a fork copies one"})
             return 1
         # A collection that walked what children share would copy it for each of them; so would their end.
         gc.collect()

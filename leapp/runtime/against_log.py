@@ -66,7 +66,7 @@ class LogReport:
             return errors
         node, port = self.first
         others = sum(not each.ok for report in self.reports for found in report.pipeline for each in found.ports) - 1
-        more = f"; {others} other port(s) part as well" if others else ""
+        more = f"; {others} more part as well" if others else ""
         return [f"{node}: {describe(port)}{more}", *errors]
 
     def as_json(self) -> dict[str, JSON]:

@@ -45,7 +45,7 @@ class TickLog:
         if not self.ticks:
             return self.every
         if tick >= len(self.ticks):
-            why = f"it holds {len(self.ticks)} tick(s), and tick {tick} was asked for"
+            why = f"tick {tick} was asked for, and it ends after {len(self.ticks)}"
             raise TickLogError(path=str(self.path), why=why)
         return self.ticks[tick].inputs
 

@@ -192,7 +192,7 @@ class TorchModel:
                 result = [result[port.name] for port in ports]
             if not isinstance(result, tuple | list) or len(result) != len(ports):
                 count = len(result) if isinstance(result, tuple | list) else f"a {type(result).__name__}"
-                raise failed(f"it gave {count} instead of {len(ports)} output(s)")
+                raise failed(f"it gave {count} instead of {'1 output' if len(ports) == 1 else f'{len(ports)} outputs'}")
             return result
 
         def taken(result: Any) -> None:

@@ -461,4 +461,4 @@ def test_inputs_that_did_not_vary_are_not_said_to_be_frozen(problems, unsettled,
     reports = [{"not_allowed": each} for each in not_allowed]
     assert run._frozen_kind(problems, unsettled, reports) is kind
     said = str(kind(manifest="p.toml", count=1, detail="x"))
-    assert ("belong to this run alone" in said) == (kind is errors.FrozenDataError)
+    assert (" in the recording belong" in said) == (kind is errors.FrozenDataError)

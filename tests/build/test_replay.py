@@ -262,7 +262,7 @@ def test_the_first_tick_port_and_element_that_part_are_named(sound, other_log, c
     assert cli.main(["replay", str(sound), str(path)]) == 1
     text = capsys.readouterr().out
     assert "policy: output 'memory': element [1] of tick 5: recorded" in text
-    assert "1 other port(s) part as well" in text
+    assert "1 more part as well" in text
     assert cli.main(["replay", str(sound), str(path), "--atol", "10"]) == 0
 
 
@@ -313,7 +313,7 @@ def test_a_log_that_does_not_fit_is_refused_before_anything_runs(sound, other_lo
 
 def test_one_log_takes_one_bundle(sound, log, capsys, tmp_path):
     assert cli.main(["replay", str(sound), str(sound), str(log)]) == 2
-    assert "2 bundle(s) and 1 log(s) were given" in capsys.readouterr().err
+    assert "2 bundles and 1 log were given" in capsys.readouterr().err
     assert cli.main(["replay", str(log)]) == 2
     capsys.readouterr()
     assert cli.main(["replay", str(sound), str(tmp_path / "gone.safetensors")]) == 2

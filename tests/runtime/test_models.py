@@ -238,7 +238,7 @@ def test_outputs_by_name_and_in_a_list(tmp_path, module, expected):
 WRONG_OUTPUTS = [
     ([port("y", 3)], "output 'y' is float32[2], the runtime file has float32[3]"),
     ([port("y", 2, dtype="float64")], "output 'y' is float32[2], the runtime file has float64[2]"),
-    ([port("y", 2), port("z", 2)], "it gave 1 instead of 2 output(s)"),
+    ([port("y", 2), port("z", 2)], "it gave 1 instead of 2 outputs"),
 ]
 
 
