@@ -18,7 +18,7 @@ from numpy.polynomial import polynomial
 from packaging.requirements import Requirement
 
 from leapp import errors
-from leapp._tried import TRIED
+from leapp._tried import FLOOR_UNTRIED, TRIED
 from leapp.ops import numpy_indexing
 from leapp.ops._np_row import NoTwin, Op, OutOfScope, Through
 from leapp.ops.format_gaps import FORMAT_GAPS
@@ -117,7 +117,8 @@ def versions_page(written: str) -> str:
     rows = [f"| Python | {project['requires-python']} | {', '.join(TRIED['python'])} | |\n"]
     for name, floors in uses.items():
         for floor, extras in floors.items():
-            tried = ", ".join(TRIED.get(name, (floor.removeprefix(">="), pins[name])))
+            lowest = () if name in FLOOR_UNTRIED else (floor.removeprefix(">="),)
+            tried = ", ".join(TRIED.get(name, (*lowest, pins[name])))
             rows.append(f"| {name} | {floor} | {tried} | {' '.join(extras)} |\n")
     head = "| | allowed | tried with | needed for |\n|---|---|---|---|\n"
     return _with_lists(written, {"versions": head + "".join(rows)})

@@ -1,6 +1,6 @@
 """What LEAPP was tried with: the one place that says so. ``leapp doctor`` and docs/versions.md read it.
 
-A version belongs here once builds in all three formats and the tests of tracing and exporting passed with it.
+A version belongs here once builds in all three formats and tests of tracing passed with it.
 """
 
 from __future__ import annotations
@@ -15,10 +15,13 @@ if TYPE_CHECKING:
 
 TRIED: Final = {
     "python": ("3.11", "3.12", "3.13"),
-    "torch": ("2.8", "2.13"),
+    "torch": ("2.8", "2.13", "2.14"),
     "numpy": ("2.1", "2.4"),
 }
 """By what a recording depends on: minor versions, the lowest first. Those between two of them are taken to work."""
+
+FLOOR_UNTRIED: Final = frozenset(("distributed", "gymnasium"))
+"""Packages whose lowest version in pyproject.toml was not tried, only the one in constraints.txt."""
 
 
 def untried(version_of: Callable[[str], str | None]) -> dict[str, tuple[str, str]]:
