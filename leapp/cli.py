@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from leapp._spec import JSON
+    from leapp.build._context import Elsewhere
     from leapp.build.cache import Cache
     from leapp.build.merge import Merged
     from leapp.build.plan import BuildPlan
     from leapp.build.result import Checked, PipelineResult
-    from leapp.build.run import Elsewhere
     from leapp.build.shards import Costs, Shard
     from leapp.errors import LockNotMetError
     from leapp.manifest.load import Known

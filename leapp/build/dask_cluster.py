@@ -25,12 +25,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from leapp.build._context import Made
 from leapp.build._facts import tool_facts
 from leapp.build._file_digests import FileDigests
 from leapp.build.cache import default_root, ignored_folders
 from leapp.build.dask_worker import STAGES, Job, build_pipeline, read_objects, sound_objects
 from leapp.build.result import PipelineResult, Stage
-from leapp.build.run import Made
 from leapp.build.store import Store
 from leapp.bundle import read, write
 from leapp.doctor import install_command
@@ -60,9 +60,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from types import TracebackType
 
+    from leapp.build._context import Order
     from leapp.build.dask_worker import Answer, StoredFile
     from leapp.build.plan import PipelinePlan
-    from leapp.build.run import Order
     from leapp.errors import LeappError
 
 CONNECT_S: Final = 10.0
@@ -129,7 +129,7 @@ class DaskCluster:
         self._quiet.close()
 
     def make(self, order: Order) -> Made | PipelineResult:
-        """One bundle in the order's scratch folder, or the result of what failed; see ``leapp.build.run.Elsewhere``.
+        """One bundle in the order's scratch folder, or the result of what failed.
 
         Raises:
             BuildCancelledError: the build was interrupted.

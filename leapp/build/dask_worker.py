@@ -22,11 +22,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from leapp.build._context import Made
 from leapp.build._facts import tool_facts
 from leapp.build._file_digests import FileDigests
 from leapp.build.cache import Cache, InputState, default_root
 from leapp.build.mirror import project_files
-from leapp.build.run import Made, make
+from leapp.build.run import make
 from leapp.build.warm import WarmStarter
 from leapp.bundle._tree import scan
 from leapp.errors import LeappError, StoreObjectError, WorkerDiffersError

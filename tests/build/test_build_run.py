@@ -18,11 +18,13 @@ import pytest
 from build_projects import Project
 
 from leapp import cli, errors, lock
-from leapp.build import run
+from leapp.build import _context, second
+from leapp.build._context import LOG_FOLDER
 from leapp.build._messages import Ending, EndingKind
 from leapp.build.plan import make_plan
+from leapp.build.ready import _only_prefix, place_for
 from leapp.build.relock import to_build
-from leapp.build.run import LOG_FOLDER, _only_prefix, _place, build
+from leapp.build.run import build
 from leapp.bundle import read
 from leapp.bundle.schema import Tolerances
 from leapp.errors import EntryFailedError, NothingAnnotatedError, SecondSessionError, UnknownNodeError, ValidationError
@@ -256,17 +258,17 @@ def test_failures_keep_what_the_session_printed(built):
 @pytest.mark.parametrize("kind", list(EndingKind))
 def test_what_was_printed_is_told_of_an_entry_that_exits(kind):
     outcome = SimpleNamespace(ending=Ending(kind, exit_code=3, text="exited with status 2", traceback="its stack"))
-    said = run._details(outcome, b"usage: walk.py CHECKPOINT\nwalk.py: error: CHECKPOINT is required\n")
+    said = _context.details(outcome, b"usage: walk.py CHECKPOINT\nwalk.py: error: CHECKPOINT is required\n")
     assert ("CHECKPOINT is required" in said) is (kind is EndingKind.EXITED)
 
 
 def test_of_a_long_log_the_end_is_kept(tmp_path, monkeypatch):
-    monkeypatch.setattr(run, "MAX_LOG_BYTES", 10)
+    monkeypatch.setattr(_context, "MAX_LOG_BYTES", 10)
     log = tmp_path / "log"
     log.write_bytes(b"x" * 25 + b"the end")
-    assert run._end_of(log) == b"[22 bytes before this are left out]\nxxxthe end"
+    assert _context.end_of(log) == b"[22 bytes before this are left out]\nxxxthe end"
     log.write_bytes(b"the end")
-    assert run._end_of(log) == b"the end"
+    assert _context.end_of(log) == b"the end"
 
 
 def test_records_are_json(built):
@@ -380,7 +382,7 @@ def test_of_the_folders_of_one_node_the_last_two_stay(here, monkeypatch):
     other = dataclasses.replace(plan, only="estimator")
 
     def one(plan, *, fails=False):
-        with contextlib.suppress(ZeroDivisionError), _place(plan) as scratch:
+        with contextlib.suppress(ZeroDivisionError), place_for(plan) as scratch:
             (scratch / "good").mkdir()
             if fails:
                 raise ZeroDivisionError
@@ -459,6 +461,6 @@ def wait_until(true, limit_s: float = 60) -> None:
 )
 def test_inputs_that_did_not_vary_are_not_said_to_be_frozen(problems, unsettled, not_allowed, kind):
     reports = [{"not_allowed": each} for each in not_allowed]
-    assert run._frozen_kind(problems, unsettled, reports) is kind
+    assert second._frozen_kind(problems, unsettled, reports) is kind
     said = str(kind(manifest="p.toml", count=1, detail="x"))
     assert (" in the recording belong" in said) == (kind is errors.FrozenDataError)

@@ -105,7 +105,7 @@ def no_session(built: tuple[Project, dict[str, Any]], monkeypatch: pytest.Monkey
     def session(*_arguments: Any, **_options: Any) -> None:
         pytest.fail("a session was started")
 
-    monkeypatch.setattr("leapp.build.run.run_session", session)
+    monkeypatch.setattr("leapp.build.first.run_session", session)
     monkeypatch.setenv("LEAPP_CACHE", str(project.root.parent / "cache"))
     monkeypatch.chdir(project.root)
 

@@ -14,8 +14,8 @@ import pytest
 from leapp.build import _listener, _openers
 from leapp.build._openers import Openers
 from leapp.build.cache import not_proved
+from leapp.build.first import _writes
 from leapp.build.reads import Lister, Reads, Written
-from leapp.build.run import _writes
 from leapp.errors import ChangedInputError
 
 pytestmark = pytest.mark.skipif(bool(_openers._unfit()), reason="the kernel cannot tell here who opens a file")
