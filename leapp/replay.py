@@ -130,6 +130,12 @@ class NodeReport:
             )
         elif agreeing:
             said = f"The recording is right, since {', '.join(agreeing)} agrees: export this node in that format"
+        elif len({each.format for each in self.formats}) == 1:
+            said = (
+                "Either the recording is not what the code computed (look for random numbers, memory that carries "
+                f"values between entries, and the warnings of the trace), or {self.formats[0].format} computes it "
+                "otherwise: a second format tells which"
+            )
         else:
             said = (
                 "Every format is off, so the recording is not what the code computed: look for random numbers, "

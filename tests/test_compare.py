@@ -158,7 +158,8 @@ def port(**facts):
         ({"onnx": [((NAN, 1), (0.5, 1))]}, "gives NaN where the code gave numbers"),
         ({"onnx": [((1.005, 1), (1, 1))]}, "may be rounding"),
         ({"onnx": [((7, 1), (1, 1))], "pt2": [((1, 1), (1, 1))]}, "pt2 agrees"),
-        ({"onnx": [((7, 1), (1, 1))], "pt2": [((7, 1), (1, 1))]}, "not what the code computed"),
+        ({"onnx": [((7, 1), (1, 1))], "pt2": [((7, 1), (1, 1))]}, "Every format is off"),
+        ({"onnx": [((7, 1), (1, 1))]}, "a second format tells which"),
         ({"onnx": [((1, 1), (1, 1)), ((7, 1), (1, 1))]}, "frozen into the model"),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from leapp.build.relock import State
+from leapp.errors import MissingDependencyError
 from leapp.report.text import Cell
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def show(locked: Sequence[Locked], printer: Printer) -> None:
         digest = f"  sha256:{each.digest}" if each.digest else ""
         space = " " * (_WIDTH + 2 - len(each.state))
         printer.line(Cell(each.state.value, _STYLES[each.state]), f"{space}{where}", Cell(digest, "soft"))
-        if each.built:
+        if each.built and not isinstance(each.error, MissingDependencyError):
             _indented(f"built, because {each.built}", printer, "soft")
         if each.error is not None:
             _indented(str(each.error), printer, "")

@@ -7,6 +7,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Self
 
+from leapp.errors import MissingDependencyError
 from leapp.report.text import Cell, size_text
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def show_result(result: PipelineResult, printer: Printer, *, explain: bool = Fal
             _indented(f"What the session printed is in {result.log}.", printer, "")
     for note in result.notes:
         _indented(f"note: {note}", printer, "warn")
-    if result.cache is not None:
+    if result.cache is not None and not isinstance(result.error, MissingDependencyError):
         for line in _about_cache(result.cache, explain=explain):
             _indented(line, printer, "soft")
 
