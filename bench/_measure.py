@@ -15,8 +15,43 @@ import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
+
+_ENTRY = """
+import torch
+from leapp import annotate
+
+def main(factor):
+    x = annotate.input_tensors("policy", {"x": torch.randn(3)})
+    annotate.output_tensors("policy", {"y": torch.tanh(x) * factor})
+"""
+
+_MANIFEST = """
+schema = 1
+[pipeline]
+name = "{name}"
+version = "1.0.0"
+entry = "entry.py:main"
+args = {{ factor = {index}.5 }}
+[export]
+formats = [{formats}]
+"""
+
+
+def small_pipelines(
+    project: Path, count: int, formats: Sequence[str] = ("torchscript",), kind: str = "small"
+) -> list[Path]:
+    """Write a project with pipelines ``<kind>-000``... of one small node each; gives their manifests."""
+    folder = project / "manifests"
+    folder.mkdir(parents=True, exist_ok=True)
+    (project / "pyproject.toml").touch()
+    (project / "entry.py").write_text(_ENTRY)
+    manifests = [folder / f"{kind}-{index:03}.toml" for index in range(count)]
+    listed = ", ".join(f'"{each}"' for each in formats)
+    for index, manifest in enumerate(manifests):
+        manifest.write_text(_MANIFEST.format(name=manifest.stem, index=index, formats=listed))
+    return manifests
 
 
 def best_seconds(run: Callable[[], object], repeats: int = 5) -> float:

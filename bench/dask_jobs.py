@@ -15,33 +15,13 @@ import tempfile
 import time
 from pathlib import Path
 
-from _measure import ratio
+from _measure import ratio, small_pipelines
 from distributed import LocalCluster
 
 COUNT = 6
 JOBS = 2
 REPEATS = 2
 LIMIT = 1.2
-
-SCRIPT = """
-import torch
-from leapp import annotate
-
-def main(factor):
-    x = annotate.input_tensors("policy", {"x": torch.randn(3)})
-    annotate.output_tensors("policy", {"y": torch.tanh(x) * factor})
-"""
-
-MANIFEST = """
-schema = 1
-[pipeline]
-name = "small{index}"
-version = "1.0.0"
-entry = "entry.py:main"
-args = {{ factor = {index}.5 }}
-[export]
-formats = ["torchscript"]
-"""
 
 
 def main() -> int:
@@ -51,12 +31,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         os.environ["LEAPP_CACHE"] = str(folder / "cache")
-        project = folder / "project"
-        (project / "manifests").mkdir(parents=True)
-        (project / "pyproject.toml").touch()
-        (project / "entry.py").write_text(SCRIPT)
-        for index in range(COUNT):
-            (project / "manifests" / f"small{index}.toml").write_text(MANIFEST.format(index=index))
+        small_pipelines(folder / "project", COUNT)
         for label, options in (("", ["--no-reproduce"]), (", reproduced", [])):
             rounds = [_round(folder, options, number) for number in range(REPEATS)]
             local, first, again = (min(times) for times in zip(*rounds, strict=True))

@@ -21,32 +21,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-from _measure import renamed
+from _measure import renamed, small_pipelines
 
 REAL = 8
 MANY = 200
 JOBS = 2
 LIMIT = 0.05
 TEMPLATE = "real-000"
-
-SCRIPT = """
-import torch
-from leapp import annotate
-
-def main(factor):
-    x = annotate.input_tensors("policy", {"x": torch.randn(3)})
-    annotate.output_tensors("policy", {"y": torch.tanh(x) * factor})
-"""
-MANIFEST = """\
-schema = 1
-[pipeline]
-name = "{name}"
-version = "1.0.0"
-entry = "entry.py:main"
-args = {{ factor = 1.5 }}
-[export]
-formats = ["torchscript"]
-"""
 
 
 def main() -> int:
@@ -81,12 +62,7 @@ def within(name: str, beside_s: float, session_s: float) -> bool:
 def build(place: Path, kind: str, count: int) -> dict[str, float]:
     """Build so many pipelines in a process of their own; what it and its children took."""
     project = place / kind
-    (project / "manifests").mkdir(parents=True)
-    (project / "pyproject.toml").touch()
-    (project / "entry.py").write_text(SCRIPT)
-    for number in range(count):
-        pipeline = f"{kind}-{number:03}"
-        (project / "manifests" / f"{pipeline}.toml").write_text(MANIFEST.format(name=pipeline))
+    small_pipelines(project, count, kind=kind)
     command = [sys.executable, __file__, "--build", kind, str(place)]
     environment = {**os.environ, "LEAPP_CACHE": str(place / f"cache-{kind}"), "NO_COLOR": "1"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

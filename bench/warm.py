@@ -13,31 +13,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from _measure import best_cpu_seconds, ratio
+from _measure import best_cpu_seconds, ratio, small_pipelines
 
 COUNT = 8
 JOBS = 2
 LIMIT = 0.45
-
-SCRIPT = """
-import torch
-from leapp import annotate
-
-def main(factor):
-    x = annotate.input_tensors("policy", {"x": torch.randn(3)})
-    annotate.output_tensors("policy", {"y": torch.tanh(x) * factor})
-"""
-
-MANIFEST = """
-schema = 1
-[pipeline]
-name = "small{index}"
-version = "1.0.0"
-entry = "entry.py:main"
-args = {{ factor = {index}.5 }}
-[export]
-formats = [{formats}]
-"""
 
 
 def main() -> int:
@@ -45,13 +25,9 @@ def main() -> int:
     fine = True
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "pyproject.toml").touch()
-        (folder / "entry.py").write_text(SCRIPT)
         limited = "--limited" in sys.argv[1:]
         for formats in (("torchscript",), ("torchscript", "onnx", "pt2")):
-            for index in range(COUNT):
-                text = MANIFEST.format(index=index, formats=", ".join(f'"{each}"' for each in formats))
-                (folder / f"small{index}.toml").write_text(text)
+            manifests = small_pipelines(folder, COUNT, formats)
             for label, options, limit in (
                 ("", ["--no-reproduce"], LIMIT),
                 (", reproduced", [], math.inf),
@@ -59,7 +35,7 @@ def main() -> int:
                 if limited and (limit == math.inf or len(formats) > 1):
                     continue
                 (forked, forked_wall), (fresh, fresh_wall) = (
-                    _seconds(folder, [*options, *extra]) for extra in ([], ["--fresh"])
+                    _seconds(manifests, [*options, *extra]) for extra in ([], ["--fresh"])
                 )
                 what = f"{COUNT} pipelines, {' + '.join(formats)}{label}, CPU"
                 fine &= ratio(what, forked, "fresh interpreters", fresh, limit, unit="s")
@@ -67,13 +43,12 @@ def main() -> int:
     return 0 if fine else 1
 
 
-def _seconds(folder: Path, options: list[str]) -> tuple[float, float]:
+def _seconds(manifests: list[Path], options: list[str]) -> tuple[float, float]:
     """CPU time and wall-clock time of one build."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as out:
         build = [sys.executable, "-m", "leapp", "build", "--json", "--jobs", str(JOBS), "--out", out, *options]
-        manifests = [str(folder / f"small{index}.toml") for index in range(COUNT)]
-        cpu_s = best_cpu_seconds([*build, "--no-cache", *manifests], repeats=1)
+        cpu_s = best_cpu_seconds([*build, "--no-cache", *map(str, manifests)], repeats=1)
     return cpu_s, time.monotonic() - began
 
 
