@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from leapp.build._messages import EndingKind
 from leapp.build.isolate import FRESH, ProcessKind, session_environment
+from leapp.build.plan import LOG_FOLDER
 
 if TYPE_CHECKING:
     import threading
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from leapp.errors import LeappError
     from leapp.report.checks import CheckRow
 
-LOG_FOLDER: Final = ".logs"
-"""Below the output folder: what failed sessions printed, until the pipeline is built again."""
 MAX_LOG_BYTES: Final = 4 << 20
 """Of what a session prints, the end is kept."""
 _TAIL_LINES: Final = 20

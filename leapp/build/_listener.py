@@ -72,7 +72,7 @@ HIDING: Final = frozenset(
 )
 """After these, names may mean other files, or files are opened without one."""
 CONNECTING: Final = "connect"
-_NAMES_PORT: Final = 53
+NAMES_PORT: Final = 53
 """Who answers there looks up other machines."""
 _NOBODY_S: Final = tuple(
     f"{run}/{name}" for run in ("/run", "/var/run") for name in ("nscd/", "systemd/userdb/", "systemd/journal/")
@@ -210,6 +210,8 @@ class _Listener:
         """What was opened, whatever its name: a folder that is mounted twice has its files under two names."""
         self._identity = _Identity()
         self._changed: set[str] = set()
+        self._missed: set[str] = set()
+        """What was to be opened and was not there."""
         self._unsure = ""
         processor, numbers = NUMBERS[os.uname().machine]
         self._processor = processor
@@ -245,7 +247,8 @@ class _Listener:
     def answer(self, paths: Iterable[str]) -> dict[str, Any]:
         """What was taken down so far."""
         opened = [path for path in paths if path in self._opened or self._by_other_name(path)]
-        return {"opened": opened, "changed": sorted(self._changed), "unsure": self._unsure}
+        missed = sorted(self._missed - self._changed)
+        return {"opened": opened, "changed": sorted(self._changed), "missed": missed, "unsure": self._unsure}
 
     def _by_other_name(self, path: str) -> bool:
         found = self._identity(_AT_FDCWD, os.fsencode(path))
@@ -299,6 +302,11 @@ class _Listener:
         try:
             descriptor = os.open(place, os.O_PATH | os.O_CLOEXEC)
         except OSError as error:
+            if error.errno in {errno.ENOENT, errno.ENOTDIR}:
+                path = _without_links(place)
+                if path.startswith(self._prefix):
+                    self._missed.add(path)
+                return
             if error.errno in _NO_FILE or not os.path.exists(f"/proc/{pid}"):  # noqa: PTH110  # or it was killed
                 return
             raise
@@ -317,7 +325,7 @@ class _Listener:
         family, port = int.from_bytes(told[:2], sys.byteorder), int.from_bytes(told[2:4], "big")
         if family == socket.AF_UNIX:
             where = os.fsdecode(told[2:].partition(b"\0")[0]) or "a socket without a name"
-        elif _is_here(family, told) and port != _NAMES_PORT:
+        elif _is_here(family, told) and port != NAMES_PORT:
             where = f"port {port}"
         else:
             return
@@ -327,7 +335,7 @@ class _Listener:
     def _note_changed(self, place: bytes) -> None:
         # Both what a link is and what it leads to: which of them is meant differs from call to call.
         folder, name = os.path.split(os.fsdecode(place).rstrip("/"))
-        for path in (os.path.realpath(os.fsdecode(place)), f"{os.path.realpath(folder)}/{name}"):
+        for path in (_without_links(place), f"{os.path.realpath(folder)}/{name}"):
             if path.startswith(self._prefix) or path in self._files:
                 self._changed.add(path)
 
@@ -346,6 +354,10 @@ class _Listener:
                 return
             place = _place(pid, _AT_FDCWD, words[0])
             self._note_opened(place, pid)
+
+
+def _without_links(place: bytes) -> str:
+    return os.path.realpath(os.fsdecode(place))
 
 
 def _is_here(family: int, told: bytes) -> bool:

@@ -82,6 +82,8 @@ class Told:
     """Opened for reading, listed or run, out of those asked for."""
     changed: frozenset[str]
     """Below the root or among the files: opened for writing, made, renamed or removed. Of a folder, all in it."""
+    missed: frozenset[str] = frozenset()
+    """Below the root: to be opened, and not there."""
 
 
 class Openers:
@@ -175,7 +177,7 @@ class Openers:
             return "the listener to the session's processes was ended by somebody"
         if answer["unsure"]:
             return str(answer["unsure"])
-        return Told(frozenset(answer["opened"]), frozenset(answer["changed"]))
+        return Told(*(frozenset(answer[each]) for each in ("opened", "changed", "missed")))
 
     def in_child(self) -> None:
         """Let the memory of a forked child be read, too; what it says to us is its parent's business."""

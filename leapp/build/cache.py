@@ -27,6 +27,7 @@ from leapp._canonical import canonical_json, readable_json, sha256, sha256_file
 from leapp.build._facts import PLATFORM, differences, judge, leapp_digest, plan_facts, tool_facts
 from leapp.build._file_digests import FileDigests, write_whole
 from leapp.build.known import Known
+from leapp.build.plan import LOG_FOLDER, REFUSED_FOLDER
 from leapp.build.result import CacheNote, Checked, PipelineResult, Standing
 from leapp.build.store import Freed, Store, StoreReport
 from leapp.bundle._tree import scan
@@ -57,6 +58,7 @@ _TOOL_FOLDERS: Final = frozenset(
 """What tools leave in a project; such a name in a folder is no reason to build."""
 _USUAL_OUT: Final = "dist"
 """Where bundles are published, unless another folder is named."""
+_OWN_NAMES: Final = ("objects", "actions", "last", "locks", "stats", "known", "tidied")
 _MODULE_SUFFIXES: Final = ("", ".py", ".pyc", ".so", ".pyd")
 
 
@@ -129,14 +131,21 @@ class InputState:
         links: dict[str, str] = {}
         by: dict[str, set[str]] = {}
         for reads in all_reads:
-            files |= {each.path: each.sha256 for each in (*reads.project, *reads.declared)}
+            # What another build reads in its output folder meanwhile may be taken for the session's. What the session
+            # read itself counts wherever it lies: in `dist/`, the model of another pipeline.
+            mixed = ignored if reads.mixed else ()
+            files |= {
+                each.path: each.sha256
+                for each in (*reads.project, *reads.declared)
+                if not (each.native and _is_in(root / each.path, mixed))
+            }
             links |= {each.path: each.target for each in reads.links}
             for each in reads.listings:
                 if not _is_in(root / each.path, ignored):
                     by.setdefault(each.path, set()).add(each.by)
         imports = frozenset(path for path, whose in by.items() if whose == {"import"})
         return cls(
-            {path: digest for path, digest in files.items() if not _is_in(root / path, ignored)},
+            files,
             links,
             {path: _listing(root / path, ignored, imports=path in imports) for path in by},
             imports,
@@ -236,10 +245,14 @@ def _is_in(path: Path, folders: Sequence[str]) -> bool:
 
 
 def ignored_folders(plan: PipelinePlan, cache: Path) -> tuple[str, ...]:
-    """Folders that are no inputs: the build's output and the cache itself."""
+    """Folders that are no inputs: the build's output and the cache itself. The project lies in none of them."""
+    root = plan.manifest.root
     out = plan.target.absolute().parent.parent
-    usual = plan.manifest.root / _USUAL_OUT
-    return os.path.normpath(out), os.path.normpath(usual), os.path.normpath(cache)
+    found = [root / _USUAL_OUT]
+    for folder, parts in ((out, (plan.name, LOG_FOLDER, REFUSED_FOLDER)), (cache, _OWN_NAMES)):
+        around = _is_in(Path(os.path.realpath(root)), [os.path.realpath(folder)])
+        found += [folder / name for name in parts] if around else [folder]
+    return tuple(map(os.path.normpath, found))
 
 
 def never_kept(plan: PipelinePlan) -> str:
@@ -266,6 +279,8 @@ def not_proved(
             return f"not all that it reads could be seen: {each.gaps[0]}"
         if each.started:
             return f"it started another program ({each.started[0]}), whose reads are not seen"
+        if each.talked:
+            return f"it connected to {each.talked[0]}, and what answers there may change"
         written = [one for one in each.written if not _is_in(root / one.path, ignored)]
         if written:
             who = "it" if not (each.mixed and all(one.native for one in written)) else "it or some other process"

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from leapp.manifest.model import Manifest
 
+LOG_FOLDER: Final = ".logs"
+"""Below the output folder: what failed sessions printed, until the pipeline is built again."""
 REFUSED_FOLDER: Final = ".refused"
 """Below the output folder: bundles that are not what is locked, until their pipelines are built again."""
 

@@ -8,7 +8,8 @@ cannot tell, and where the session talked to a process that may read for it, all
 and ``Reads.mixed`` says why.
 
 What none of them can see: a file outside the project that is declared nowhere and that native code or another process
-reads; whether a path exists (``os.path.exists`` raises no event).
+reads; whether a path exists (``os.path.exists`` raises no event). That native code looked for a file in vain is seen
+where the kernel tells.
 
 Sorted out of what was read, because the record of the tool chain stands for it: the interpreter with its library and
 its site-packages (``tool_chain_folders``), this package, everything in ``SYSTEM_FOLDERS`` and ``SYSTEM_FILES``, and
@@ -42,6 +43,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import leapp
 from leapp._canonical import canonical_json, sha256
 from leapp.build._inotify import Happened, Seen, Watch
+from leapp.build._listener import NAMES_PORT
 from leapp.build._openers import Openers, Told
 from leapp.errors import ChangedInputError, UndeclaredInputError
 from leapp.manifest.model import matches
@@ -68,6 +70,8 @@ SYSTEM_FOLDERS: Final = (
     "/etc/ld.so.conf.d",
 )
 """Devices and the kernel's own files, locales, time zones, certificates of authorities."""
+USERS_FOLDERS: Final = ("/dev/shm", "/run/shm", "/run/user")  # noqa: S108  # who reads there is to be seen
+"""Folders in these that hold files of users, and so inputs."""
 SYSTEM_FILES: Final = frozenset(
     {
         *("/etc/localtime", "/etc/timezone", "/etc/locale.alias"),
@@ -162,6 +166,8 @@ class Reads:
     written: tuple[Written, ...] = ()
     started: tuple[str, ...] = ()
     """Other programs that the session started: what they read outside the project was not seen."""
+    talked: tuple[str, ...] = ()
+    """Where Python code of the session connected to: what answers there is no file, and may answer otherwise."""
     gaps: tuple[str, ...] = ()
     """Why it is not proved that all reads of project files are here; empty when it is."""
     mixed: tuple[str, ...] = ()
@@ -191,8 +197,9 @@ class Reads:
             unreadable=tuple(record["unreadable"]),
             written=tuple(Written(**each) for each in record["written"]),
             started=tuple(record["started"]),
+            talked=tuple(record.get("talked", ())),  # records of old do not say
             gaps=tuple(record["gaps"]),
-            mixed=tuple(record.get("mixed", ())),  # records of old do not say
+            mixed=tuple(record.get("mixed", ())),  # as above
         )
 
     def require_declared(self, manifest: str) -> None:
@@ -227,6 +234,7 @@ class _Raw:
     writes: dict[str, _Write] = field(default_factory=dict)
     listed: dict[tuple[str, Lister], None] = field(default_factory=dict)
     started: dict[str, None] = field(default_factory=dict)
+    talked: dict[str, None] = field(default_factory=dict)
     failures: dict[str, None] = field(default_factory=dict)
 
 
@@ -392,6 +400,16 @@ class ReadRecorder:
             if first is not None:
                 self._raw.started[os.fsdecode(first)] = None
 
+        def connected(args: tuple[Any, ...]) -> None:
+            address = args[1]
+            if not isinstance(address, tuple):
+                path = os.fsdecode(address)
+                place = path if path.startswith("\0") else self._place(path)
+                if not any(_is_below(os.path.realpath(place), each) for each in self._own if place[0] != "\0"):
+                    self._raw.talked[place.replace("\0", "@")] = None
+            elif address[1] != NAMES_PORT:
+                self._raw.talked[f"{address[0]}:{address[1]}"] = None
+
         def removed(args: tuple[Any, ...]) -> None:
             self._note_write(self._place(args[0], args[1] if len(args) > 1 else -1))
 
@@ -418,7 +436,9 @@ class ReadRecorder:
             if path.startswith("file:"):
                 path = path.removeprefix("file:").split("?")[0]
             if path and path != ":memory:":
-                self._raw.opened[self._place(path)] = None
+                # What a database lies in are up to three files; of the latter SQLite only asks whether they are there.
+                for suffix in ("", "-wal", "-journal"):
+                    self._raw.opened[self._place(path) + suffix] = None
 
         def library(args: tuple[Any, ...]) -> None:
             if args[0] is not None and "/" in os.fsdecode(args[0]):
@@ -443,6 +463,7 @@ class ReadRecorder:
             "sqlite3.connect": database,
             "ctypes.dlopen": library,
             "import": imported,
+            "socket.connect": connected,
             "subprocess.Popen": started,
             "os.posix_spawn": started,
             "os.spawn": lambda args: started(args[1:]),
@@ -549,6 +570,7 @@ class _Sorting:
                 order.setdefault(self._resolve(path), None)
         for path, position in order.items():
             self._sort(path, position)
+        self._absent |= {self._shown(path) for path in self._missed()}
         listings = tuple(sorted(self._listings(list(raw.listed))))
         written = tuple(sorted(self._written()))
         if self._changes:
@@ -571,6 +593,7 @@ class _Sorting:
             unreadable=tuple(sorted(self._unreadable)),
             written=written,
             started=tuple(sorted(raw.started)),
+            talked=tuple(sorted(raw.talked)),
             gaps=tuple(sorted({*self._seen.gaps, *failures})),
             mixed=(self._told,) if self._watched and isinstance(self._told, str) else (),
         )
@@ -584,6 +607,13 @@ class _Sorting:
         if isinstance(self._told, str):
             return True
         return any(each in self._told.changed for each in (path, *map(str, Path(path).parents)))
+
+    def _missed(self) -> Iterator[str]:
+        """Paths of the project that native code or another process of the session was to open and did not find."""
+        for path in () if isinstance(self._told, str) else self._told.missed:
+            gone = path in self._writes or self._seen.paths.get(path, 0)
+            if not gone and not self._is_foreign(path) and not os.path.lexists(path):
+                yield path
 
     def _made_here(self, path: str) -> bool:
         """Whether native code of the session or a process of it made a file: no input, then."""
@@ -705,6 +735,8 @@ class _Sorting:
     def _changed_by_others(self, status: os.stat_result, happened: int) -> bool:
         if happened & Happened.REPLACED:
             return True
+        if self._is_untouched(status):
+            return False
         if happened & Happened.WRITTEN:
             # Written and then read is a file that the session made anew; it counts with the bytes that it has now.
             read_later = happened & Happened.READ_LATER
@@ -715,6 +747,13 @@ class _Sorting:
             # name of the same file, a shared mapping) moves the time of its last change.
             return status.st_mtime_ns > began
         return status.st_ctime_ns > began
+
+    def _is_untouched(self, status: os.stat_result) -> bool:
+        """Whether nothing became of a file since the session began: one may be opened for writing and only be read.
+
+        The time of the last change of status moves with any write, and nobody can set it.
+        """
+        return self._watched and status.st_ctime_ns <= self._recorder._began_ns
 
     def _went_with_folder(self, path: str) -> bool:
         return any(str(parent) in self._writes for parent in Path(path).parents)
@@ -777,7 +816,7 @@ class _Sorting:
             if happened & Happened.REMOVED:
                 if not created:
                     yield Written(self._shown(path), "removed", native=True)
-            elif happened & Happened.WRITTEN:
+            elif created or happened & Happened.REPLACED or not self._is_untouched(os.lstat(path)):
                 yield Written(self._shown(path), "created" if created else "changed", native=True)
 
     def _is_foreign(self, path: str) -> bool:
@@ -856,6 +895,8 @@ def _is_below(path: str, folder: str) -> bool:
 
 
 def _is_system_folder(folder: str) -> bool:
+    if any(_is_below(folder, each) for each in USERS_FOLDERS):
+        return False
     return folder.endswith(_CONVERTERS) or any(_is_below(folder, each) for each in SYSTEM_FOLDERS)
 
 

@@ -19,9 +19,8 @@ from build_projects import Project
 
 from leapp import cli, errors, lock
 from leapp.build import _context, second
-from leapp.build._context import LOG_FOLDER
 from leapp.build._messages import Ending, EndingKind
-from leapp.build.plan import make_plan
+from leapp.build.plan import LOG_FOLDER, make_plan
 from leapp.build.ready import _only_prefix, place_for
 from leapp.build.relock import to_build
 from leapp.build.run import build

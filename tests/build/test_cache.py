@@ -17,7 +17,7 @@ import pytest
 
 from leapp.build._facts import differences, plan_facts, tool_facts
 from leapp.build._file_digests import FileDigests
-from leapp.build.cache import Cache, Hit, Miss, default_root, never_kept, not_proved
+from leapp.build.cache import Cache, Hit, InputState, Miss, default_root, ignored_folders, never_kept, not_proved
 from leapp.build.mirror import Inputs, Kind
 from leapp.build.plan import PipelinePlan, make_plan
 from leapp.build.reads import FileRead, Link, Lister, Listing, Reads, Written
@@ -296,6 +296,59 @@ def test_a_damaged_object_is_a_miss_and_is_made_again(cache: Cache, plan: Pipeli
     assert isinstance(cache.take(plan), PipelineResult)
 
 
+# --- where the build's own folders lie ---
+
+
+@pytest.mark.parametrize(
+    ("out", "folder"), [(".", "cache"), ("..", "cache"), ("dist", "."), ("dist", ".."), (".", ".")]
+)
+def test_no_folder_of_the_build_hides_the_project(plan: PipelinePlan, out: str, folder: str) -> None:
+    """Bundles and cache in the project's root, or above it: what the session read counts all the same."""
+    root = plan.manifest.root
+    cache = Cache(root / folder)
+    plan = replace(plan, target=root / out / plan.name / plan.version)
+    assert keep(cache, plan) == ""
+    cache.take(plan)
+    assert reason(cache, plan) == "hit"
+    (root / "weights.bin").write_bytes(b"other weights")
+    assert reason(cache, plan) == "weights.bin changed"
+    (root / "weights.bin").write_bytes(b"weights")
+    (root / "new.py").touch()
+    assert reason(cache, plan) == "the project folder holds other names, and the session listed it"
+
+
+@pytest.mark.parametrize("folder", ["dist", "out", ".leapp-cache"])
+def test_what_was_read_in_a_folder_of_the_build_counts(plan: PipelinePlan, folder: str) -> None:
+    """The model of another pipeline, say."""
+    root = plan.manifest.root
+    cache = Cache(root / ".leapp-cache")
+    plan = replace(plan, target=root / "out" / plan.name / plan.version)
+    model = root / folder / "b" / "model.pt"
+    model.parent.mkdir(parents=True)
+    model.write_bytes(b"model")
+    found = FileRead(model.relative_to(root).as_posix(), FileDigests(root / "none").digest(model), 5)
+    miss = cache.lookup(plan)
+    assert isinstance(miss, Miss)
+    bundle, result = bundle_of(plan)
+    assert cache.remember(plan, miss, bundle, [Reads(project=(found,))], result, wall_s=1) == ""
+    assert reason(cache, plan) == "hit"
+    model.write_bytes(b"MODEL")
+    assert reason(cache, plan) == f"{folder}/b/model.pt changed"
+
+
+def test_what_another_build_may_have_read_in_its_output_does_not_count(plan: PipelinePlan) -> None:
+    ignored = ignored_folders(plan, plan.manifest.root / "cache")
+    read = FileRead("dist/other.pt", "0" * 64, 1, native=True)
+
+    def state(reads: Reads) -> InputState:
+        return InputState.of([reads], plan.manifest.root, ignored)
+
+    assert state(Reads(project=(read,), mixed=("no seccomp",))).files == {}
+    assert state(Reads(project=(read,))).files == {"dist/other.pt": "0" * 64}
+    mine = replace(read, native=False)
+    assert state(Reads(project=(mine,), mixed=("no seccomp",))).files == {"dist/other.pt": "0" * 64}
+
+
 # --- what is not kept ---
 
 
@@ -305,6 +358,7 @@ def test_a_damaged_object_is_a_miss_and_is_made_again(cache: Cache, plan: Pipeli
         (None, "what its session read is not known"),
         (Reads(gaps=("no inotify",)), "not all that it reads could be seen: no inotify"),
         (Reads(started=("git",)), "it started another program (git), whose reads are not seen"),
+        (Reads(talked=("127.0.0.1:6379",)), "it connected to 127.0.0.1:6379, and what answers there may change"),
         (Reads(written=(Written("log.txt", "created"),)), "it writes outside its session's folders (log.txt)"),
         (Reads(undeclared=(FileRead("/x", "", 1),)), "it reads /x, which its manifest does not name"),
         (Reads(written=(Written("dist/x", "created"),)), ""),

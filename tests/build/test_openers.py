@@ -66,6 +66,20 @@ def test_what_others_do_meanwhile_is_none_of_the_session_s(session):
     assert got.reads.written == got.reads.listings == got.reads.absent == ()
 
 
+def test_what_native_code_looks_for_in_vain_is_noted(session):
+    (session.root / "data").mkdir()
+    got = session.run(
+        NATIVE
+        + "native('a.bin')\nos.chdir('data')\nnative('b.bin')\nnative('/nowhere/c.bin')\n"
+        + "native('new.bin')\nopen('new.bin', 'w').close()\n"
+        + "native('made.bin', flags=os.O_RDWR | os.O_CREAT)\n"
+        + "subprocess.run(['/bin/sh', '-c', 'read x < d.bin; echo > e.bin'])\n",
+        others=None,
+    )
+    assert native_paths(got) == []
+    assert got.reads.absent == ("a.bin", "data/b.bin", "data/d.bin")
+
+
 def test_what_the_session_reads_as_well_is_its_own(session):
     for name in ("one.txt", "two.txt"):
         session.file(name)
