@@ -292,6 +292,9 @@ class Constants:
 
         ``made_inside`` says whether its memory came into being while the node was open; None: what was noticed.
         """
+        again = self.used_again(tensor)
+        if again is not None:
+            return again
         self._refuse_kinds(tensor, place)
         if tensor.is_neg() or tensor._is_zerotensor():
             return self._detached_copy(tensor, place)
