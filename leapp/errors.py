@@ -549,7 +549,8 @@ class HiddenStateWarning(LeappWarning):
     what = "A tensor or array that outlives node {node!r} is written at {where} and its old content reaches an output."
     remedy = (
         "Declare it: x = annotate.state_tensors({node!r}, {{'x': x}}), and annotate.update_state({node!r}, {{'x': next}}) "
-        "before the outputs; for registered buffers of an nn.Module, annotate.module({node!r}, module) does both."
+        "before the outputs; for registered buffers of an nn.Module, annotate.module({node!r}, module) does both. Where it is "
+        "cleared first (x.zero_()), x = annotate.register_buffer({node!r}, x) before that lets the clearing be seen."
     )
 
 

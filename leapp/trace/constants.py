@@ -23,7 +23,7 @@ from leapp.trace._ranges import Ranges
 from leapp.trace.recorder import OpInfo, free_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
     from types import TracebackType
 
     from torch import fx
@@ -276,8 +276,12 @@ class Constants:
         self.arrays_in_trace = False
         """NumPy's memory is among them: other storages may lie over it."""
         self._made: dict[int, StorageWeakRef] = {}
+        self._came_of: dict[int, frozenset[int | None]] = {}
+        """Of those that were made: the older storages that they were computed of, by a call that was not recorded."""
         self._handed_out: dict[int, Any] = {}
         """Storages of traced values that the user's code was given, by address; kept, so that no address comes back."""
+        self._views: dict[tuple[fx.Node, Geometry], fx.Node] = {}
+        """Of memory of the trace: a constant and what a view sees -> the node of that view."""
         self._references: dict[str, Constant] = {}
         self._module_names: dict[int, tuple[Any, dict[int, tuple[str, torch.Tensor]]]] = {}
         self._given: list[torch.nn.Module] = []
@@ -407,7 +411,14 @@ class Constants:
         """The constant itself where ``tensor`` sees just that, or a view of it; None where it is no view."""
         if _same_geometry(constant.live, tensor):
             return constant.node
-        return self._view(constant, tensor, stored.memory, place)
+        # One node for a view, however often it is taken: the user's object may stand for it, or be looked up anew.
+        key = constant.node, _geometry(tensor)
+        if key not in self._views:
+            found = self._view(constant, tensor, stored.memory, place)
+            if found is None:
+                return None
+            self._views[key] = found
+        return self._views[key]
 
     def _widened(self, stored: _Storage, tensor: torch.Tensor, place: Place) -> Constant | None:
         """One constant in the place of all that ``tensor`` touches: what was one becomes a view of it.
@@ -598,18 +609,30 @@ class Constants:
         made = list(_tensors_in((result,)))
         if not made:
             return
-        old = {_address(each) for each in _tensors_in(arguments)}
+        given = {_address(each) for each in _tensors_in(arguments)}
+        came_of: set[int | None] = set()
+        for address in given:
+            came_of |= self._came_of[address] if address is not None and self._is_made_inside(address) else {address}
         for each in made:
-            if _address(each) not in old:
-                self.made_inside(each)
+            if _address(each) not in given:
+                self.made_inside(each, came_of)
 
-    def made_inside(self, tensor: torch.Tensor) -> None:
-        """A plain tensor came into being while the node was open: its memory does not outlive the node."""
+    def made_inside(self, tensor: torch.Tensor, came_of: Collection[int | None] = ()) -> None:
+        """A plain tensor came into being while the node was open: its memory does not outlive the node.
+
+        ``came_of``: the storages, older than the node, whose content it was computed of.
+        """
         if _has_memory(tensor):
             storage = tensor.untyped_storage()
             # Of the storage, not of the tensor: a parameter made of a tensor outlives it.
             if not self._is_made_inside(storage._cdata):
                 self._made[storage._cdata] = StorageWeakRef(storage)  # type: ignore[no-untyped-call]
+                self._came_of[storage._cdata] = frozenset(came_of)
+
+    def is_made_inside(self, tensor: torch.Tensor) -> bool:
+        """Whether the memory of a plain tensor came into being while the node was open, as far as it was noticed."""
+        address = _address(tensor)
+        return address is not None and self._is_made_inside(address)
 
     def _is_made_inside(self, address: int) -> bool:
         # An address is given out again when its storage is gone, so only one that lives counts.
@@ -625,6 +648,25 @@ class Constants:
             for constant in stored.constants
             if constant.node in self._recorder.info and not constant.is_input
         ]
+
+    def computed_of(self, written: Constant) -> bool:
+        """Whether a constant that is left was computed, in the node, of what this written memory held before."""
+        address = next(address for address, stored in self._storages.items() if written in stored.constants)
+        return any(
+            address in self._came_of[each]
+            for each, stored in self._storages.items()
+            if self._is_made_inside(each) and any(constant.node in self._recorder.info for constant in stored.constants)
+        )
+
+    def unwritten(self) -> dict[fx.Node, torch.Tensor]:
+        """What the constants hold that no recorded call writes."""
+        return {
+            constant.node: constant.snapshot
+            for stored in self._storages.values()
+            if not stored.written
+            for constant in stored.constants
+            if not constant.is_input
+        }
 
     def finish(self) -> dict[str, torch.Tensor]:
         """Name what is left after pruning; gives attribute path -> CPU tensor that nobody else writes."""
@@ -655,6 +697,7 @@ class Constants:
             self.roles[target] = "buffer" if constant.watched else roles.get(constant.name or "", role)
         self._recorder.free_names(targets, lambda node: targets[node].replace(".", "_"))
         self._references = {targets[constant.node]: constant for constant in alive if constant.digest is not None}
+        self._views.clear()
         self._module_names.clear()  # no module lives on for its names
         self._given.clear()
         return result
@@ -701,6 +744,7 @@ class Constants:
             return node
         view = self._view(constant, tensor, stored.memory, place)
         assert view is not None
+        self._views[node, _geometry(tensor)] = view
         return view
 
     def _detached_copy(self, tensor: torch.Tensor, place: Place) -> tuple[fx.Node, int, int]:

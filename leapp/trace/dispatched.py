@@ -56,7 +56,10 @@ class DispatchWatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return _recorded(func, _with_memory(args), kwargs, recording)
         if not _hook_is_running() and _takes_trace(func, args, kwargs, recording):
             self._session.escapes.untraced(str(func), recording.name)
-        return func(*args, **kwargs)
+        result = func(*args, **kwargs)
+        if not _hook_is_running():  # torch.FloatTensor(3) asks no hook
+            recording.constants.given_by(result, (*args, *kwargs.values()))
+        return result
 
     @contextlib.contextmanager
     def region(self) -> Iterator[None]:

@@ -28,7 +28,6 @@ from leapp.errors import UnrecordableOpError
 from leapp.trace import imported
 from leapp.trace._lineage import ATTRIBUTE, Value, listed, plain, plain_class, recording_of
 from leapp.trace.array_methods import TracedFlat
-from leapp.trace.made import where_made
 from leapp.trace.scalar import SCALARS, array_module, asks_by_itself, open_recording
 from leapp.trace.source import caller
 from leapp.trace.tensor import TRACED, from_array, note_lost
@@ -201,17 +200,15 @@ def _constructor(original: Any) -> Callable[..., Any]:
             keywords = {name: listed(each) for name, each in kwargs.items()}
             return _of_traced(original, listed(args), keywords, value)
         result = original(*args, **kwargs)
-        if type(result) is not np.ndarray or (original in _MAY_BE_THE_SAME and _is_older(result, args, kwargs)):
+        recording = open_recording()
+        if type(result) is not np.ndarray or recording is None:
+            return result
+        # Whose memory it is, no argument tells: a tensor's, or that of an object with ``__array__``.
+        if original in _MAY_BE_THE_SAME and not recording.is_new(result):
             return result
         return array_module().made_inside(result)
 
     return wrapper
-
-
-def _is_older(result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether a constructor gave back an array, or a view of one, that was there before the node."""
-    given = args[0] if args else next((kwargs[name] for name in ("object", "a") if name in kwargs), None)
-    return type(given) is np.ndarray and np.may_share_memory(result, given) and where_made(given) is None
 
 
 def _of_traced(original: Any, args: tuple[Any, ...], kwargs: dict[str, Any], value: Value) -> Any:

@@ -165,6 +165,11 @@ def watched(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         resume(before)
 
 
+def is_noted(array: np.ndarray[Any, Any]) -> bool:
+    """Whether ``where_made`` knows an array."""
+    return _note_of(array) is not None
+
+
 def where_made(array: np.ndarray[Any, Any]) -> Made | None:
     """Where an array, or the one that it is a view of, was made; None for one that was there before the node.
 
@@ -872,4 +877,16 @@ def _note_returned(function: Any, args: tuple[Any, ...], result: Any) -> None:
             _returned[_interface(array)["data"][0]] = weakref.ref(array), note
 
 
-__all__ = ["Made", "begin", "end", "forget", "pause", "public_name", "resume", "unwatched", "watched", "where_made"]
+__all__ = [
+    "Made",
+    "begin",
+    "end",
+    "forget",
+    "is_noted",
+    "pause",
+    "public_name",
+    "resume",
+    "unwatched",
+    "watched",
+    "where_made",
+]

@@ -14,6 +14,7 @@ from leapp.ops.torch_table import GRADIENTS, row_of
 from leapp.trace._lineage import plain
 from leapp.trace._modes import FUNCTION_MODES
 from leapp.trace.constants import unwrapped
+from leapp.trace.scalar import array_module
 from leapp.trace.source import caller
 from leapp.trace.tensor import (
     TRACED,
@@ -74,6 +75,8 @@ class NodeMode(TorchFunctionMode):
         result = self._drawn(func, row.name, args, kwargs, recording) if row.random else func(*args, **kwargs)
         if row.kind is not Kind.CROSSING or not recording.shares_memory(result, (*args, *kwargs.values())):
             recording.constants.given_by(result, (*args, *kwargs.values()))
+        if row.name == "numpy" and type(result) is np.ndarray and recording.is_new(result):
+            return array_module().made_inside(result)
         return result
 
     def _refuse_other_classes(self, func: Any, types: Any) -> None:

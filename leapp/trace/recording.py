@@ -40,7 +40,7 @@ from leapp.trace.alias import old_content_is_read
 from leapp.trace.array_class import TracedNpArray, plain_array, wrapped
 from leapp.trace.constants import Constants, byte_range, no_hooks, plain, same_bytes
 from leapp.trace.copies import keep_copies
-from leapp.trace.made import where_made, where_written
+from leapp.trace.made import is_noted, where_made, where_written
 from leapp.trace.module_state import Buffer, check_none_came, is_watchable, registered
 from leapp.trace.recorder import NO_MEMORY, OpInfo, Recorder, free_name
 from leapp.trace.scalar import settle
@@ -508,7 +508,16 @@ class Recording:
         found = where_made(array)
         if found is not None and found.reads_trace and not self._is_meant(array):
             self.session.escapes.made_by_reader(found, self.name)
-        return found is not None
+        return found is not None or self._is_of_new_tensor(array)
+
+    def is_new(self, array: Any) -> bool:
+        """Whether a plain array was made while the node was open; whatever data made it, nothing is said of it."""
+        return is_noted(array) or self._is_of_new_tensor(array)
+
+    def _is_of_new_tensor(self, array: Any) -> bool:
+        """Whether an array is the memory of a tensor of the node's: ``torch.zeros(3).numpy()``."""
+        tensor: Any = owner_of(array).base
+        return isinstance(tensor, torch.Tensor) and self.constants.is_made_inside(tensor)
 
     def shares_memory(self, tensor: Any, things: Iterable[Any]) -> bool:
         """Whether a tensor lies in memory of an array among ``things`` that is older than the node."""
@@ -517,7 +526,7 @@ class Recording:
             return False
         first, last = byte_range(tensor)
         ranges = ((np.lib.array_utils.byte_bounds(each), each) for each in arrays if each.size)
-        return any(low < last and first < high and where_made(each) is None for (low, high), each in ranges)
+        return any(low < last and first < high and not self.is_new(each) for (low, high), each in ranges)
 
     def crossed(self, array: Any) -> bool:
         """A plain array becomes a tensor, which does not tell where its memory comes from: it is asked now.
@@ -882,13 +891,15 @@ class Recording:
                 if info.place is not None:
                     places.setdefault(memory, info.place)
         outside = {constant.node for constant in self.constants.written(from_outside=True)}
+        known = self.constants.unwritten()
         for constant in constants:
             place = places.get(self.recorder.info[constant.node].memory)
             if place is None:  # no output sees a write
                 continue
-            if not old_content_is_read(self.recorder, constant.node):
+            is_read = old_content_is_read(self.recorder, constant.node, known)
+            if not is_read:
                 constant.forget()
-            elif constant.node in outside:
+            if constant.node in outside and (is_read or self.constants.computed_of(constant)):
                 self.session.escapes.hidden_state(self.name, place)
 
     def _sources(self) -> dict[str, SourceLine]:

@@ -178,6 +178,54 @@ def read_where_it_was_written(a):
     return GRID[1:].mean(0) + GRID[2]
 
 
+INDEX = torch.tensor([0, 2])
+TABLE = torch.arange(12.0).reshape(3, 4)  # a view of memory that is older than it
+
+
+def by_a_list(a):
+    GRID[[0, 2]] = a
+    GRID[1] = a * 2
+    return GRID * 1
+
+
+def by_an_index(a):
+    GRID[INDEX, :2] = a[:2]
+    GRID[INDEX, 2:] = a[2:]
+    GRID[torch.tensor([False, True, False])] = a * 2
+    return GRID * 1
+
+
+def by_an_array(a):
+    GRID[np.array([0, 2])] = a
+    GRID[np.arange(1, 2)] = -a
+    return GRID * 1
+
+
+def by_methods(a):
+    GRID.index_copy_(0, INDEX, torch.stack([a, -a]))
+    GRID[1].masked_fill_(torch.tensor([True, True, False, False]), a[0])
+    GRID[1].scatter_(0, torch.tensor([3, 2]), a[:2])
+    return GRID * 1
+
+
+def by_places(a):
+    GRID.index_put_((INDEX,), a)
+    GRID.masked_scatter_(torch.tensor([[False], [True], [False]]), a)
+    return GRID + a
+
+
+def by_rows_of_a_view(a):
+    for row in range(3):
+        TABLE[row] = a * row
+    return TABLE * 1
+
+
+def by_parts_of_a_view(a):
+    TABLE[0] = a
+    TABLE[1:].copy_(2 * a)
+    return TABLE.sum(0) + TABLE[2]
+
+
 def in_an_uninitialised_buffer(a):
     buffer = torch.empty(3, 4)
     for row in range(3):
@@ -198,6 +246,13 @@ def in_an_uninitialised_array(a):
         by_views,
         by_parts,
         read_where_it_was_written,
+        by_a_list,
+        by_an_index,
+        by_an_array,
+        by_methods,
+        by_places,
+        by_rows_of_a_view,
+        by_parts_of_a_view,
         in_an_uninitialised_buffer,
         in_an_uninitialised_array,
         overwritten,
@@ -213,6 +268,7 @@ def test_memory_overwritten_before_it_is_read_is_the_same_in_every_entry(make_se
             junk = [torch.full((3, 4), float(entry)) for _ in range(8)]
             del junk  # what is left there is found by the next one that does not look
             GRID.add_(entry)
+            TABLE.add_(entry)
             a = torch.randn(4)
             session.input_tensors("n", {"a": a})
             result = function(a)
@@ -257,8 +313,69 @@ def into_itself(a):
     return GRID * 1
 
 
+def one_listed_row_too_few(a):
+    GRID[[0, 2]] = a
+    return GRID * 1
+
+
+def added_at_an_index(a):
+    GRID[INDEX] += a
+    GRID[1] = a
+    return GRID * 1
+
+
+def accumulated(a):
+    GRID.index_put_((INDEX,), a, accumulate=True)
+    GRID[1] = a
+    return GRID * 1
+
+
+def reduced(a):
+    GRID.scatter_(0, torch.tensor([[0] * 4, [1] * 4, [2] * 4]), 2.0, reduce="multiply")
+    GRID[0] += a
+    return GRID * 1
+
+
+def at_computed_rows(a):
+    GRID[(a[:2] > 0).long() * 2] = a
+    GRID[1] = a
+    return GRID * 1
+
+
+def computed_before_it_is_written(a):
+    GRID[:] = GRID * 0.9 + a
+    return GRID * 1
+
+
+def kept_before_it_is_written(a):
+    old = (GRID.clone() + 1).sum(0)
+    GRID.copy_(a.expand(3, 4))
+    return GRID[0] - old
+
+
+def by_a_mask_of_some(a):
+    GRID.masked_fill_(torch.tensor([True, True, True, False]), a[0])
+    return GRID * 1
+
+
 @pytest.mark.parametrize(
-    "function", [one_row_too_few, one_column_too_few, added_to, read_first, where_it_is_positive, into_itself]
+    "function",
+    [
+        one_row_too_few,
+        one_column_too_few,
+        added_to,
+        read_first,
+        where_it_is_positive,
+        into_itself,
+        one_listed_row_too_few,
+        added_at_an_index,
+        accumulated,
+        reduced,
+        computed_before_it_is_written,
+        kept_before_it_is_written,
+        at_computed_rows,
+        by_a_mask_of_some,
+    ],
 )
 def test_memory_of_which_an_old_element_is_read_is_hidden_state(record, function):
     with pytest.warns(errors.HiddenStateWarning, match="outlives node"):
@@ -308,9 +425,44 @@ def through_asarray(a):
     return torch.from_numpy(row * 1)
 
 
+def through_numpy(a):
+    row = GRID[1].numpy()
+    row += a.numpy()
+    return torch.from_numpy(row * 1)
+
+
+def through_asarray_of_a_tensor(a):
+    row = np.asarray(GRID[1])
+    row += a.numpy()
+    return torch.from_numpy(row * 1)
+
+
+class Holder:
+    """An object of the user's that gives the array it keeps."""
+
+    def __array__(self, dtype=None, copy=None):
+        return ARRAY[2]
+
+
+def through_an_object(a):
+    row = np.asarray(Holder())
+    row += a.numpy()
+    return torch.from_numpy(row * 1)
+
+
+def through_foreign_memory(a):
+    row = np.asarray(memoryview(ARRAY)[0:1])
+    row += a.numpy()
+    return torch.from_numpy(row * 1)
+
+
 @pytest.mark.parametrize(
     "function",
     [
+        through_numpy,
+        through_asarray_of_a_tensor,
+        through_an_object,
+        through_foreign_memory,
         through_a_row,
         through_a_part_of_a_view,
         through_one_of_several_views,
@@ -348,3 +500,53 @@ def test_what_is_made_in_the_node_is_no_state(record, make):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         record(function, torch.randn(4))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: torch.zeros(4).numpy(),
+        lambda: torch.ones(2, 4).numpy(force=True)[1],
+        lambda: torch.zeros(4).detach().numpy()[:],
+        lambda: np.asarray(torch.arange(4.0)),
+        lambda: np.asarray([1.0, 2, 3, 4], np.float32),
+        lambda: np.asarray(np.zeros((2, 4), np.float32)[1]),
+    ],
+)
+def test_an_array_made_in_the_node_is_no_state_and_its_writes_are_seen(record, make):
+    def function(a):
+        made = make()
+        made += a.numpy()
+        made[1:] = made[1:] + a.numpy()[0]
+        return torch.from_numpy(made * 1)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", errors.LeappWarning)
+        recorded = record(function, torch.randn(4))
+    fresh = torch.randn(4)
+    assert torch.equal(recorded(fresh), function(fresh))
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: torch.FloatTensor(4).zero_(), lambda: torch.DoubleTensor(2, 4).fill_(1)[0].float()]
+)
+def test_the_old_constructors_make_new_memory_in_a_build(make_session, make):
+    session = make_session(sentinel=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(2):
+            x = torch.randn(4)
+            session.input_tensors("n", {"x": x})
+            made = make()
+            made += x
+            session.output_tensors("n", {"y": made * 1})
+
+
+def test_the_old_constructors_over_old_memory_do_not(make_session):
+    session = make_session(sentinel=True)
+    x = torch.randn(4)
+    session.input_tensors("n", {"x": x})
+    row = torch.FloatTensor(GRID)[0]
+    row += x
+    with pytest.warns(errors.HiddenStateWarning, match="outlives node"):
+        session.output_tensors("n", {"y": row * 1})
