@@ -82,7 +82,7 @@ def test_check_lists_manifests(project, capsys):
     assert cli.main(["check"]) == 0
     out = capsys.readouterr().out
     assert "manifests/p.toml" in out
-    assert "1 manifest(s), no problems." in out
+    assert "1 manifest, no problems." in out
 
 
 def test_check_json(project, capsys):

@@ -41,6 +41,7 @@ _NOT_CONTENT: Final = frozenset(
 )
 """Values of a manifest that say where things are or how long they may take, not what comes out."""
 _HIDDEN_CODE: Final = (".pth", ".egg-link")
+_LOOSE_CODE: Final = (".py", ".so")
 _CUSTOM: Final = frozenset({"sitecustomize.py", "usercustomize.py"})
 OWN: Final = "leapp_build"
 """This package, in the names of folders."""
@@ -244,7 +245,7 @@ def _site_folders() -> list[str]:
 
 
 def _packages(folder: str, digest: Callable[[Path], str], root: Path) -> dict[str, str]:
-    """Installed distributions by the names of their metadata: no file of an ordinary one is opened."""
+    """Installed distributions by the names of their metadata, of which no file is opened, and single modules."""
     facts = {
         f"package {name}": f"{version}{package_source(info, name, digest, root)}"
         for info, name, version in distributions(folder)
@@ -252,6 +253,9 @@ def _packages(folder: str, digest: Callable[[Path], str], root: Path) -> dict[st
     for entry in os.scandir(folder):
         if entry.name.endswith(_HIDDEN_CODE) or entry.name in _CUSTOM:
             facts[f"start-up file {entry.name}"] = _without_root(entry.path, root)
+        elif entry.name.endswith(_LOOSE_CODE) and entry.is_file():
+            # Of no distribution, perhaps: somebody put it there by hand.
+            facts[f"module {entry.name}"] = _without_root(entry.path, root)
     return facts
 
 
@@ -265,7 +269,7 @@ def distributions(folder: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _without_root(path: str, root: Path) -> str:
-    """Digest of a file that runs when Python starts; where the project lies makes no difference."""
+    """Digest of a file, small as those are that run when Python starts; where the project lies makes no difference."""
     try:
         data = Path(path).read_bytes()
     except OSError as error:

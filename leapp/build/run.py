@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import errno
+import os
 import threading
 import time
 import traceback
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from leapp._canonical import readable_json, sha256_file
 from leapp.build._context import Context, Made, Order, Stopped
@@ -27,6 +29,7 @@ from leapp.errors import (
     LeappError,
     LockNotMetError,
     NotReproducibleError,
+    OutputFileError,
     WorkerFaultError,
 )
 from leapp.report.page import render
@@ -47,6 +50,10 @@ class _FailedElsewhere(Exception):  # noqa: N818  # as above
     def __init__(self, result: PipelineResult) -> None:
         super().__init__(str(result.error))
         self.result = result
+
+
+_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
+"""A disk that is full or only to be read is no fault of ours."""
 
 
 def build(
@@ -185,6 +192,9 @@ def _judged(context: Context, work: Callable[[], PipelineResult]) -> PipelineRes
     except LeappError as error:
         return PipelineResult(plan, error=error)
     except Exception as error:  # noqa: BLE001  # one pipeline's fault must not take the others with it
+        if isinstance(error, OSError) and error.errno in _NO_ROOM:
+            why = os.strerror(error.errno)
+            return PipelineResult(plan, error=OutputFileError(path=str(error.filename or plan.target), why=why))
         detail = "".join(traceback.format_exception_only(error)).strip()
         fault = WorkerFaultError(manifest=plan.manifest.shown, detail=detail, log=context.log)
         log = context.keep_log("".join(traceback.format_exception(error)).encode())

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +20,7 @@ import pytest
 from build_projects import Project
 
 from leapp import cli, errors, lock
-from leapp.build import _context, second
+from leapp.build import _context, run, second
 from leapp.build._messages import Ending, EndingKind
 from leapp.build.plan import LOG_FOLDER, make_plan
 from leapp.build.ready import _only_prefix, place_for
@@ -26,7 +28,14 @@ from leapp.build.relock import to_build
 from leapp.build.run import build
 from leapp.bundle import read
 from leapp.bundle.schema import Tolerances
-from leapp.errors import EntryFailedError, NothingAnnotatedError, SecondSessionError, UnknownNodeError, ValidationError
+from leapp.errors import (
+    EntryFailedError,
+    NothingAnnotatedError,
+    OutputFileError,
+    SecondSessionError,
+    UnknownNodeError,
+    ValidationError,
+)
 from leapp.manifest.load import load
 
 ENTRIES = """
@@ -463,3 +472,19 @@ def test_inputs_that_did_not_vary_are_not_said_to_be_frozen(problems, unsettled,
     assert second._frozen_kind(problems, unsettled, reports) is kind
     said = str(kind(manifest="p.toml", count=1, detail="x"))
     assert (" in the recording belong" in said) == (kind is errors.FrozenDataError)
+
+
+@pytest.mark.parametrize("name", [None, "/full/disk/a.pt"])
+def test_a_full_disk_is_no_fault_of_ours(project, name):
+    project.source("a.py", "def main(): ...\n")
+    project.manifest("a", "a.py:main")
+    plan = project.plan("a")
+    context = _context.Context(plan, project.root / "dist", threading.Event(), lambda _plan, _stage: None, 1.0)
+
+    def fails():
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), name)
+
+    result = run._judged(context, fails)
+    assert isinstance(result.error, OutputFileError)
+    assert result.exit_code == 2
+    assert f"{name or plan.target} could not be written: No space left on device" in str(result.error)

@@ -150,6 +150,22 @@ def test_the_tool_chain_is_told_by_name(tmp_path: Path) -> None:
     assert lines == ["LEAPP's own source changed", f"package torch: {found['package torch']} -> 9.9.9"]
 
 
+def test_a_module_that_lies_beside_packages_counts_by_its_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No metadata speaks of it, and what is read there is taken for the tool chain's."""
+    folder = tmp_path / "site-packages"
+    folder.mkdir()
+    monkeypatch.setattr("site.getsitepackages", lambda: [str(folder)])
+    monkeypatch.syspath_prepend(folder)
+    seen = [tool_facts(FileDigests(tmp_path / "none").digest, tmp_path)]
+    for text in ("GAIN = 1.0", "GAIN = 2.0"):
+        (folder / "gains.py").write_text(text)
+        seen.append(tool_facts(FileDigests(tmp_path / "none").digest, tmp_path))
+    assert differences(*seen[:2]) == ["module gains.py: new"]
+    assert differences(*seen[1:]) == ["module gains.py changed"]
+
+
 # --- digests of files ---
 
 
