@@ -126,7 +126,11 @@ def _entries_agree(node: PreparedNode) -> list[LeappError]:
         if found is not None:
             return [
                 RecordingsDifferError(
-                    node=node.spec.name, count=index, difference=found.text, where=str(found.source or "unknown place")
+                    node=node.spec.name,
+                    count=index,
+                    difference=found.text,
+                    where=str(found.source or "unknown place"),
+                    advice=found.advice,
                 )
             ]
     return []

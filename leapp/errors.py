@@ -409,7 +409,7 @@ class RecordingsDifferError(TraceError):
     """A node was entered again and computed something else."""
 
     what = "Node {node!r} was recorded {count} times and its computation differs: {difference} ({where})."
-    remedy = "The graph depends on data or on Python state; use torch.where, or make the value an input or a state."
+    remedy = "The graph depends on data or on Python state: {advice}."
 
 
 class DataDependentBranchError(TraceError):

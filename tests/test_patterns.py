@@ -153,6 +153,33 @@ def test_a_static_output_that_changes_between_entries_is_named(begun):
         end()
 
 
+def in_training_mode(norm, given):
+    for _ in range(2):
+        x = annotate.input_tensors("n", {"x": torch.randn(2, 3, 4)})
+        if given:
+            annotate.module("n", norm)
+        annotate.output_tensors("n", {"y": norm(x)}, export_with="torchscript")
+
+
+@pytest.mark.filterwarnings("ignore::leapp.errors.LeappWarning")
+@pytest.mark.parametrize(
+    ("norm", "given"),
+    [
+        (torch.nn.BatchNorm1d(3, momentum=None), True),
+        (torch.nn.BatchNorm1d(3, momentum=None), False),
+        (torch.nn.InstanceNorm1d(3, track_running_stats=True), False),
+    ],
+)
+def test_a_normalisation_that_learns_is_named_with_its_remedy_which_works(begun, norm, given):
+    end = begun()
+    in_training_mode(norm, given)
+    with pytest.raises(errors.RecordingsDifferError, match=r"in training mode: call \.eval\(\) on its module"):
+        end()
+    end = begun()
+    in_training_mode(norm.eval(), given)
+    end()
+
+
 def failing(x, fail):
     x = annotate.input_tensors("n", {"x": x})
     y = x * 2

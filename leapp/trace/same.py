@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from leapp.graph.dump import argument_json, target_name
 from leapp.trace.constants import same_bytes
 
 if TYPE_CHECKING:
+    from torch import fx
+
     from leapp._spec import SourceLine
     from leapp.graph._base import NodeGraph
 
@@ -17,6 +19,8 @@ class Found(NamedTuple):
 
     text: str
     source: SourceLine | None
+    advice: str = "use torch.where, or make the value an input or a state"
+    """What to do about it."""
 
 
 def difference(first: NodeGraph, second: NodeGraph) -> Found | None:
@@ -29,14 +33,30 @@ def difference(first: NodeGraph, second: NodeGraph) -> Found | None:
         before = [argument_json(item) for item in (*a.args, *a.kwargs.values())]
         after = [argument_json(item) for item in (*b.args, *b.kwargs.values())]
         if before != after or list(a.kwargs) != list(b.kwargs):
-            return Found(f"an argument of {_called(a)} changed from {before} to {after}", source)
+            text = f"an argument of {_called(a)} changed from {before} to {after}"
+            return Found(text, source, _EVAL) if _learns(a) else Found(text, source)
         if a.op == "get_attr" and not _same_constant(first, second, str(a.target), str(b.target)):
-            return Found(f"the constant {a.target!r} changed its values", source)
+            text = f"the constant {a.target!r} changed its values"
+            return Found(text, source, _EVAL) if any(map(_learns, a.users)) else Found(text, source)
     if len(ours) != len(theirs):
         longer, recording = (ours, first) if len(ours) > len(theirs) else (theirs, second)
         extra = longer[min(len(ours), len(theirs))]
         return Found(f"{len(ours)} operations became {len(theirs)}", recording.sources.get(extra.name))
     return None
+
+
+_EVAL: Final = (
+    "a normalisation is in training mode: call .eval() on its module, which then uses the running statistics and "
+    "leaves them as they are"
+)
+_TAKES_STATISTICS: Final = {"batch_norm": ("training", False), "instance_norm": ("use_input_stats", True)}
+"""Function -> its argument, the sixth, that says whether statistics are taken of the data; and that one's default."""
+
+
+def _learns(node: fx.Node) -> bool:
+    """Whether it is a normalisation that updates running statistics."""
+    name, default = _TAKES_STATISTICS.get(getattr(node.target, "__name__", ""), ("", False))
+    return bool(node.args[5] if name and len(node.args) > 5 else node.kwargs.get(name, default))
 
 
 def _called(node: object) -> str:
