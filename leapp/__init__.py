@@ -83,11 +83,10 @@ def __getattr__(name: str) -> Any:
             if other is None:
                 raise
             raise other from None
+        from leapp.doctor import install_command
         from leapp.errors import MissingDependencyError
 
-        raise MissingDependencyError(
-            what_for=f"leapp.{name}", package=error.name, command="pip install 'leapp-build[build]'"
-        ) from None
+        raise MissingDependencyError(what_for=f"leapp.{name}", package=error.name, command=install_command()) from None
     found = module if module_name == f"leapp.{name}" else getattr(module, name)
     globals()[name] = found
     return found

@@ -38,8 +38,7 @@ def mend_command() -> str:
     from leapp.init.source import find_source
 
     pip = f"{shlex.quote(sys.executable)} -m pip"
-    requirement = shlex.quote(find_source().requirement)
-    return f"{pip} uninstall -y {NAME} && {pip} install --force-reinstall --no-deps {requirement}"
+    return f"{pip} uninstall -y {NAME} && {pip} install --force-reinstall --no-deps {find_source().pip_arguments()}"
 
 
 def other_error(error: ImportError | None = None) -> OtherPackageError | None:

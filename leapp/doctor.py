@@ -129,9 +129,14 @@ class Diagnosis:
         }
 
 
-def install_command(extra: str = "build", executable: str = sys.executable) -> str:
-    """What to type to get an extra into the interpreter that runs now."""
-    return f"{shlex.quote(executable)} -m pip install '{DISTRIBUTION}[{extra}]'"
+def install_command(extra: str = "build") -> str:
+    """What to type to get an extra, or several with commas between, into the interpreter that runs now.
+
+    It is that of the LEAPP that runs: from its URL, folder or wheel where it came from one.
+    """
+    from leapp.init.source import find_source  # it takes the name of the distribution from here
+
+    return f"{shlex.quote(sys.executable)} -m pip install {find_source().pip_arguments(extra)}"
 
 
 def diagnose(

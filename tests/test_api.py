@@ -13,6 +13,7 @@ import leapp
 from leapp import _api, annotate, errors
 from leapp._canonical import canonical_json, sha256
 from leapp.bundle.read import load, verify
+from leapp.doctor import install_command
 from leapp.trace import current as sessions
 
 
@@ -312,6 +313,6 @@ def test_without_torch_the_remedy_is_named():
         "try:\n    leapp.start\nexcept leapp.LeappError as error:\n    print(error)"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert done.stdout == (
-        "leapp.start needs torch, which is not installed.\nInstall it: pip install 'leapp-build[build]'\n"
-    ), done.stderr
+    assert done.stdout == (f"leapp.start needs torch, which is not installed.\nInstall it: {install_command()}\n"), (
+        done.stderr
+    )

@@ -16,6 +16,7 @@ from leapp import cli
 from leapp._tried import TRIED
 from leapp._version import __version__
 from leapp.doctor import State, diagnose, install_command, show
+from leapp.init.source import Source
 from leapp.report.text import Printer
 
 HEAVY = ("torch", "numpy", "onnx", "onnxruntime", "safetensors", "rich")
@@ -158,7 +159,7 @@ def test_a_missing_library_is_named_with_the_command_that_brings_it(project, cap
     assert cli.main(["check"]) == 2
     error = capsys.readouterr().err
     assert "leapp check needs torch, which is not installed." in error
-    assert f"{sys.executable} -m pip install 'leapp-build[build]'" in error
+    assert f"Install it: {install_command()}\n" in error
 
 
 @pytest.mark.parametrize(("package", "extra"), [("onnxruntime", "onnx"), ("torch", "build")])
@@ -168,7 +169,7 @@ def test_what_only_runs_needs_no_torch(capsys, monkeypatch, package, extra):
 
     monkeypatch.setattr("leapp.runtime.inference.InferenceManager", absent)
     assert cli.main(["run", "bundle"]) == 2
-    assert f"-m pip install 'leapp-build[{extra}]'" in capsys.readouterr().err
+    assert f"Install it: {install_command(extra)}\n" in capsys.readouterr().err
 
 
 def test_interrupt_exits_130(project, capsys, monkeypatch):
@@ -223,7 +224,15 @@ def test_a_base_without_extras_is_fine_and_says_what_is_missing_for_a_build():
     found = doctor(pydantic="2.14.0")
     assert found.ok
     assert found.command is not None
-    assert "'leapp-build[build]'" in found.command
+    assert found.command == install_command()
+
+
+def test_what_is_missing_comes_from_where_leapp_came(monkeypatch):
+    source = Source("leapp-build[build] @ git+https://git.example/leapp.git@0123abc")
+    monkeypatch.setattr("leapp.init.source.find_source", lambda: source)
+    wanted = "'leapp-build[dask] @ git+https://git.example/leapp.git@0123abc'"
+    assert install_command("dask") == f"{sys.executable} -m pip install {wanted}"
+    assert doctor(pydantic="2.14.0").command == install_command()
 
 
 def test_a_broken_base_is_not_fine():

@@ -125,9 +125,9 @@ def pin(request: SessionRequest) -> None:
     except ModuleNotFoundError as error:
         if error.name not in {"numpy", "torch"}:
             raise
-        raise MissingDependencyError(
-            what_for="A build", package=error.name, command=f"{sys.executable} -m pip install 'leapp-build[build]'"
-        ) from None
+        from leapp.doctor import install_command
+
+        raise MissingDependencyError(what_for="A build", package=error.name, command=install_command()) from None
     torch.set_num_threads(request.manifest.session.threads)
     torch.set_num_interop_threads(request.manifest.session.threads)
     draw_seeds(request)

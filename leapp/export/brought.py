@@ -284,8 +284,10 @@ def _onnx_facts(node: str, model: BroughtModel) -> tuple[list[PurePosixPath], di
         import onnx
         from onnx import external_data_helper
     except ModuleNotFoundError as error:
+        from leapp.doctor import install_command
+
         raise MissingDependencyError(
-            what_for="Bringing an ONNX model", package="onnx", command="pip install 'leapp-build[build]'"
+            what_for="Bringing an ONNX model", package="onnx", command=install_command()
         ) from error
     proto = onnx.load(str(model.path), load_external_data=False)
     versions = [each.version for each in proto.opset_import if each.domain in ("", "ai.onnx")]

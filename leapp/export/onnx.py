@@ -114,8 +114,10 @@ def _onnxruntime() -> Any:
     try:
         import onnxruntime
     except ModuleNotFoundError as error:
+        from leapp.doctor import install_command
+
         raise MissingDependencyError(
-            what_for="Running an ONNX model", package="onnxruntime", command="pip install 'leapp-build[onnx]'"
+            what_for="Running an ONNX model", package="onnxruntime", command=install_command("onnx")
         ) from error
     return onnxruntime
 

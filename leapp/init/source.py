@@ -5,8 +5,9 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import re
+import shlex
 import urllib.parse
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,6 +27,14 @@ class Source:
     """As pip takes it: ``leapp-build[build]==0.1.0`` or ``leapp-build[build] @ URL``."""
     local: Path | None = None
     """The folder or wheel that it is installed from, where other machines do not have it."""
+    editable: bool = False
+    """Whether ``local`` is a checkout whose own files run."""
+
+    def pip_arguments(self, extra: str = EXTRA) -> str:
+        """What follows ``pip install`` to get an extra, or several with commas between, of the same source."""
+        if self.editable and self.local is not None:  # without -e, a copy would take the place of the checkout
+            return f"-e {shlex.quote(f'{self.local}[{extra}]')}"
+        return shlex.quote(self.requirement.replace(f"{DISTRIBUTION}[{EXTRA}]", f"{DISTRIBUTION}[{extra}]", 1))
 
 
 def find_source(distribution: importlib.metadata.Distribution | None = None, package: Path | None = None) -> Source:
@@ -50,7 +59,7 @@ def find_source(distribution: importlib.metadata.Distribution | None = None, pac
     if "vcs_info" in record:
         return _from_vcs(url, record)
     if folder is not None:
-        return _local(folder)
+        return replace(_local(folder), editable=bool(record["dir_info"].get("editable")))
     if "archive_info" in record:
         wheel = _path(url)
         return _at(url, _archive_digest(record["archive_info"])) if wheel is None else _local(wheel)

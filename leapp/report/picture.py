@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 import math
-import sys
 from typing import TYPE_CHECKING, Final
 
 from leapp.errors import MissingDependencyError, PictureError
@@ -150,7 +149,7 @@ def _check_installed(name: str) -> None:
             from leapp.doctor import install_command
 
             raise MissingDependencyError(
-                what_for="Drawing a pipeline", package=package, command=install_command("picture", sys.executable)
+                what_for="Drawing a pipeline", package=package, command=install_command("picture")
             ) from error
 
 

@@ -369,7 +369,9 @@ def load_model(backend: str, path: Path, spec: NodeSpec, threads: int) -> Model:
     except ModuleNotFoundError as error:
         if error.name not in {"torch", "onnxruntime"}:
             raise
-        advice = "pip install 'leapp-build[build]', or choose another format: InferenceManager(path, formats='onnx')"
+        from leapp.doctor import install_command
+
+        advice = f"{install_command()}, or choose another format: InferenceManager(path, formats='onnx')"
         raise MissingDependencyError(
             what_for=f"Node {spec.name!r} as {backend}", package=error.name, command=advice
         ) from error

@@ -8,7 +8,7 @@ import json
 import pytest
 from packaging.requirements import Requirement
 
-from leapp.init.source import find_source, versions
+from leapp.init.source import Source, find_source, versions
 
 WHEEL = "https://x.example/leapp_build-1.2.0-py3-none-any.whl"
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -73,7 +73,24 @@ def test_an_editable_checkout(tmp_path):
     url = {"url": (tmp_path / "checkout").as_uri(), "dir_info": {"editable": True}}
     distribution, _ = installed(tmp_path / "site", url)
     (tmp_path / "site/leapp").rmdir()
-    assert find_source(distribution, tmp_path / "checkout/leapp").local == tmp_path / "checkout"
+    source = find_source(distribution, tmp_path / "checkout/leapp")
+    assert source.local == tmp_path / "checkout"
+    assert source.pip_arguments("picture") == f"-e '{tmp_path}/checkout[picture]'"  # no copy takes its place
+
+
+@pytest.mark.parametrize(
+    ("requirement", "arguments"),
+    [
+        ("leapp-build[build]==1.2.0", "'leapp-build[build,dask]==1.2.0'"),
+        (f"leapp-build[build] @ {WHEEL}#sha256=ab", f"'leapp-build[build,dask] @ {WHEEL}#sha256=ab'"),
+        (
+            "leapp-build[build] @ file:///x/leapp-build[build]",
+            "'leapp-build[build,dask] @ file:///x/leapp-build[build]'",
+        ),
+    ],
+)
+def test_other_extras_of_the_same_source(requirement, arguments):
+    assert Source(requirement).pip_arguments("build,dask") == arguments
 
 
 def test_what_runs_counts_and_not_what_is_installed(tmp_path):

@@ -18,6 +18,7 @@ torch = pytest.importorskip("torch")
 import leapp  # noqa: E402
 from leapp import annotate, cli  # noqa: E402
 from leapp.bundle import write  # noqa: E402
+from leapp.doctor import install_command  # noqa: E402
 from leapp.errors import SnippetError  # noqa: E402
 from leapp.report.facts import collect  # noqa: E402
 from leapp.report.snippets import python_snippets, snippet  # noqa: E402
@@ -168,7 +169,7 @@ def test_without_the_library_the_bundle_is_complete_and_its_log_says_what_is_mis
     assert "no picture: Drawing a pipeline needs pygraphviz, which is not installed.\nInstall it: " in log
     assert cli.main(["verify", str(tmp_path / "plain")]) == 0
     assert cli.main(["inspect", str(tmp_path / "plain"), "--png", str(tmp_path / "p.png")]) == 2
-    assert "leapp-build[picture]" in capsys.readouterr().err
+    assert f"Install it: {install_command('picture')}\n" in capsys.readouterr().err
 
 
 def test_nothing_is_drawn_where_no_picture_is_wanted(tmp_path):
