@@ -105,7 +105,8 @@ class Call:
             self.recording.check_fresh(value, self.place)
             self.copies.append((value.memory, value.stale_since))
         if value.buffer:
-            self.recording.constants.check_watched(tensor_of(array), self.place)
+            with no_hooks():  # torch tells a dispatch mode of each tensor that is made of an array
+                self.recording.constants.check_watched(tensor_of(array), self.place)
         if value.dynamic:
             self.dynamic = True
         self.memories.append((owner_of(array), value.memory))

@@ -290,7 +290,8 @@ class Recording:
             node, memory, address = self.constants.use(thing, place)
             tensor = thing
         else:
-            tensor, node, memory, address = self.use_array(array, place, made_inside=False)
+            with no_hooks():
+                tensor, node, memory, address = self.use_array(array, place, made_inside=False)
             self.constants.arrays_in_trace = True
             self.constants.watch(address)
             self._registered.append((tensor, place))
@@ -859,12 +860,16 @@ class Recording:
             return self.constants.sees_trace((thing,))
         if not isinstance(thing, np.ndarray) or not has_torch_dtype(thing.dtype):
             return False
-        return self.array_over(thing) is not None or self.constants.sees_trace((tensor_of(thing),))
+        if self.array_over(thing) is not None:
+            return True
+        with no_hooks():
+            return self.constants.sees_trace((tensor_of(thing),))
 
     def _plain_node(self, thing: Any, place: Place) -> Any:
         if not is_array(thing):
             return self.constants.use(thing, place)[0]
-        return self.use_array(plain_array(np.asarray(thing)), place)[1]
+        with no_hooks():
+            return self.use_array(plain_array(np.asarray(thing)), place)[1]
 
     def _check_inputs_unwritten(self) -> None:
         written = {memory for info in self.recorder.info.values() for memory in info.written}

@@ -1127,3 +1127,34 @@ def test_a_broadcast_length_that_follows_the_data_stays_free_behind_the_last_wri
     fresh = np.array([1, 2, -3], np.float32)
     graph = run_passes(recording.graph, EXPORT_PASSES)
     np.testing.assert_array_equal(run_graph(graph, {"x0": torch.from_numpy(fresh)})["y"], function(fresh.copy()))
+
+
+def written_by_out(a):
+    sums = np.empty(4, np.float32)
+    np.sum(a, axis=0, out=sums)
+    product = np.zeros(4, np.float32)
+    np.dot(a, sums, out=product)
+    np.clip(product, -1, 1, out=product)
+    return product + np.sin(sums), product
+
+
+def in_a_buffer_of_ours(a):
+    buffer = annotate.register_buffer("n", np.zeros((4, 4), np.float32))
+    buffer[:] = a
+    buffer *= 2
+    np.add(buffer[0], buffer[1], out=buffer[2])
+    return np.maximum(buffer, 0.5), torch.from_numpy(buffer[3] * 1)
+
+
+@pytest.mark.parametrize("function", [written_by_out, in_a_buffer_of_ours])
+def test_the_sentinel_says_nothing_of_what_is_ours(function, tmp_path, monkeypatch):
+    monkeypatch.setenv("LEAPP_STRICT", "1")
+    leapp.start("demo", save_path=tmp_path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", errors.LeappWarning)
+        for _ in range(2):
+            given = np.random.default_rng(0).normal(size=(4, 4)).astype(np.float32)
+            x = annotate.input_tensors("n", {"x": given})
+            y, z = function(x)
+            annotate.output_tensors("n", {"y": y, "z": z}, export_with=None)
+        leapp.stop()
