@@ -13,8 +13,9 @@ where the kernel tells.
 
 Sorted out of what was read, because the record of the tool chain stands for it: the interpreter with its library and
 its site-packages (``tool_chain_folders``), this package, everything in ``SYSTEM_FOLDERS`` and ``SYSTEM_FILES``, and
-shared libraries outside the project. A compiled ``.pyc`` in ``__pycache__`` stands for its source; other files in
-``__pycache__`` are caches of what is recorded anyway. The session's own folders hold no inputs.
+shared libraries where systems keep theirs (``LIBRARY_FOLDERS``, ``LD_LIBRARY_PATH``). A compiled ``.pyc`` in
+``__pycache__`` stands for its source; other files in ``__pycache__`` are caches of what is recorded anyway. The session's
+own folders hold no inputs.
 """
 
 from __future__ import annotations
@@ -82,6 +83,12 @@ SYSTEM_FILES: Final = frozenset(
     }
 )
 """What the C library and the standard library look up about the machine."""
+LIBRARY_FOLDERS: Final = (
+    *("/lib", "/lib32", "/lib64", "/libx32"),
+    *("/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libx32", "/usr/local", "/nix/store"),
+    *(f"{prefix}/lib" for prefix in (sys.prefix, sys.base_prefix)),
+)
+"""Where shared libraries of the system and of the interpreter lie. One that code loads from elsewhere is an input."""
 _SHARED_LIBRARY: Final = re.compile(r"\.so(\.[0-9.]+)?$|\.(dylib|pyd|dll)$")
 _CONVERTERS: Final = "/gconv"
 """Folder of the C library's character sets, wherever the distribution has it."""
@@ -252,6 +259,8 @@ class ReadRecorder:
         self._own = tuple(os.path.realpath(each) for each in own_folders)
         self._declared = dict(_declared(Path(self._root), inputs))
         self._tools = tool_chain_folders()
+        asked = os.environ.get("LD_LIBRARY_PATH", "").split(":")
+        self._libraries = tuple({os.path.realpath(each) for each in (*LIBRARY_FOLDERS, *filter(None, asked))})
         self._raw = _Raw()
         self._inside: set[int] = set()
         self._real_folder = functools.cache(os.path.realpath)
@@ -824,8 +833,11 @@ class _Sorting:
         return (
             self._is_foreign_folder(os.path.dirname(path))  # noqa: PTH120
             or path in self._exactly_foreign
-            or (not _is_below(path, self._root) and (path in SYSTEM_FILES or bool(_SHARED_LIBRARY.search(path))))
+            or (not _is_below(path, self._root) and (path in SYSTEM_FILES or self._is_systems_library(path)))
         )
+
+    def _is_systems_library(self, path: str) -> bool:
+        return bool(_SHARED_LIBRARY.search(path)) and any(_is_below(path, each) for each in self._recorder._libraries)
 
     def _judge_folder(self, folder: str) -> bool:
         known = (*self._recorder._own, *self._recorder._tools)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _ctypes
 import hashlib
 import os
 import shutil
@@ -615,3 +616,13 @@ def test_a_recorder_is_installed_once(session, monkeypatch):
             recorder.install()
     finally:
         recorder.close()
+
+
+def test_a_library_is_an_input_unless_it_lies_where_systems_keep_theirs(session, monkeypatch):
+    place = session.outside / "libown.so"
+    place.parent.mkdir(exist_ok=True)
+    shutil.copyfile(_ctypes.__file__, place)
+    code = f"import ctypes; ctypes.CDLL({str(place)!r}); ctypes.CDLL({_ctypes.__file__!r})"
+    assert session.run(code).paths("undeclared") == [str(place)]
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(session.outside))
+    assert session.run(code).paths("undeclared") == []

@@ -115,7 +115,7 @@ def test_bad_input_exits_2_in_words(bundle, leapp, tmp_path):
     for options, text in (
         ((tmp_path / "gone",), "gone is not a bundle: it does not exist"),
         ((bundle, "--inputs", tmp_path / "gone"), "it cannot be read: No such file"),
-        ((bundle, "--inputs", tmp_path / "short", "--steps", 2), "it holds 1 tick(s), and tick 1 was asked for"),
+        ((bundle, "--inputs", tmp_path / "short", "--steps", 2), "tick 1 was asked for, and it ends after 1"),
         ((bundle, "--inputs", tmp_path / "typo"), "'sum/stop' is no outer input of this pipeline"),
         ((bundle, "--inputs", tmp_path / "wrong"), "float64[2] was given, float32[2] is expected"),
         ((bundle, "--format", "pt2"), "Node 'sum' has no model file as pt2: it has onnx"),
