@@ -14,8 +14,8 @@ where the kernel tells.
 Sorted out of what was read, because the record of the tool chain stands for it: the interpreter with its library and
 its site-packages (``tool_chain_folders``), this package, everything in ``SYSTEM_FOLDERS`` and ``SYSTEM_FILES``, and
 shared libraries where systems keep theirs (``LIBRARY_FOLDERS``, ``LD_LIBRARY_PATH``). A compiled ``.pyc`` in
-``__pycache__`` stands for its source; other files there are caches of what is recorded anyway. The session's own folders
-hold no inputs.
+``__pycache__`` stands for its source; other files there are caches of what is recorded anyway. The session's own
+folders hold no inputs.
 """
 
 from __future__ import annotations
