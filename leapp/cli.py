@@ -12,6 +12,7 @@ import dataclasses
 import json
 import os
 import re
+import shlex
 import signal
 import sys
 import tempfile
@@ -106,6 +107,7 @@ exit codes:
   2   bad input: arguments, manifests, entries or nodes that do not exist
   3   the entry raised an error of its own, exited, was killed or ran out of time
   70  a fault of LEAPP
+  130 interrupted (Ctrl-C)
 """
 
 
@@ -163,10 +165,24 @@ def _check_together(arguments: argparse.Namespace) -> None:
             (f"argument --{option}: not allowed with --{each}: {why}" for each in others if {option, each} <= given),
             wrong,
         )
+    if "merge" in given:
+        wrong = wrong or next(filter(None, map(_why_not_merged, arguments.merge)), "")
     if "max_size" in given and arguments.action != "gc":
         wrong = f"argument --max-size: it is of `leapp cache gc`, not of `leapp cache {arguments.action}`"
     if wrong:
         raise _WrongArgumentsError(getattr(arguments, "parser", None), wrong)
+
+
+def _why_not_merged(folder: Path) -> str:
+    """``--merge`` takes all words after it, and with them manifests that were meant to be manifests."""
+    if folder.suffix == ".toml" and not folder.is_dir():
+        what = "is a manifest"
+    elif any(each.name != "pyproject.toml" for each in folder.glob("*.toml")):
+        what = "holds manifests"
+    else:
+        return ""
+    shown = shlex.quote(str(folder))
+    return f"argument --merge: {folder} {what}; manifests come before it: leapp build {shown} --merge DIR..."
 
 
 class _WrongArgumentsError(Exception):
@@ -352,7 +368,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="DIR",
         nargs="+",
         type=Path,
-        help="build nothing: gather the bundles that shards left in these folders",
+        help="build nothing: gather the bundles that shards left in these folders; manifests come before it",
     )
     several.add_argument(
         "--dask",

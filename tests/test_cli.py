@@ -75,7 +75,17 @@ def test_python_m_leapp_is_the_command(project):
 
 def test_help_lists_commands_and_exit_codes():
     done = leapp("--help")
-    for word in ("build", "check", "schema", "verify", "replay", "inspect", "doctor", "70  a fault of LEAPP"):
+    for word in (
+        "build",
+        "check",
+        "schema",
+        "verify",
+        "replay",
+        "inspect",
+        "doctor",
+        "70  a fault of LEAPP",
+        "130 inter",
+    ):
         assert word in done.stdout
 
 
@@ -286,6 +296,8 @@ def test_doctor_reads_our_own_metadata(capsys):
         ("replay b --atol nan", "argument --atol: expected a finite number, zero or more, got 'nan'"),
         ("build --merge d1 --shard 1/2", "leapp build: error: argument --merge: not allowed with --shard"),
         ("build --merge d1 --only n", "not allowed with --only: it builds nothing"),
+        ("build --merge d1 manifests/a.toml", "manifests/a.toml is a manifest; manifests come before it: leapp build"),
+        ("build --merge d1 manifests", "argument --merge: manifests holds manifests; manifests come before it"),
         ("build --dask tcp://h:1 --only n", "argument --dask: not allowed with --only"),
         ("cache path --max-size 0", "argument --max-size: it is of `leapp cache gc`, not of `leapp cache path`"),
     ],

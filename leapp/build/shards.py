@@ -171,8 +171,12 @@ class Shard:
         if not (slash and number.isascii() and number.isdigit() and of.isascii() and of.isdigit()):
             raise ValueError(f"{text!r} is not I/N, as in 2/4")
         shard = cls(int(number), int(of))
-        if not 1 <= shard.number <= shard.of:
-            raise ValueError(f"{text!r}: shards are counted from 1")
+        if shard.of < 1:
+            raise ValueError(f"{text!r}: there is at least one shard, as in 1/1")
+        if shard.number < 1:
+            raise ValueError(f"{text!r}: shards are counted from 1, so the first one is 1/{shard.of}")
+        if shard.number > shard.of:
+            raise ValueError(f"{text!r}: there is no shard {shard.number} of {shard.of}; the last one is {of}/{of}")
         return shard
 
 

@@ -12,6 +12,7 @@ import os
 import random
 import signal
 import sys
+import sysconfig
 import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from leapp.trace.session import Session
 
 _PACKAGE: Final = str(Path(leapp.__file__).parent)
+_LIBRARIES: Final = tuple({sysconfig.get_path(key) + os.sep for key in ("purelib", "platlib", "stdlib", "platstdlib")})
 _PR_SET_PDEATHSIG: Final = 1
 
 
@@ -324,16 +326,23 @@ def users_traceback(error: BaseException) -> str:
 
 
 def users_line(error: BaseException) -> str:
-    """Where in the user's code an error of ours came up: the innermost line that is not ours; empty where none is."""
+    """Where in the user's code an error of ours came up: the innermost line that is of no library; empty where none is.
+
+    Where there are but lines of libraries, as with an entry that is installed: the innermost that is not ours.
+    """
     frames = [each for each in traceback.extract_tb(error.__traceback__) if not _is_ours(each.filename)]
     if not frames:
         return ""
-    last = frames[-1]
+    last = next((each for each in reversed(frames) if not _is_of_a_library(each.filename)), frames[-1])
     return f"Raised by {last.filename}:{last.lineno}, in {last.name}\n    {last.line}"
 
 
 def _is_ours(filename: str) -> bool:
     return filename.startswith((_PACKAGE + os.sep, "<frozen "))
+
+
+def _is_of_a_library(filename: str) -> bool:
+    return filename.startswith(_LIBRARIES) or "/site-packages/" in filename
 
 
 def _die_with_parent() -> None:

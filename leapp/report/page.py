@@ -175,7 +175,7 @@ def _noted(page: Facts) -> Html | None:
 
 def _build(page: Facts) -> Html | None:
     """What the build did besides: how the session was set up, the probe, the reproduction."""
-    parts = [*_session(page.session), *_probe(page.probe), *_reproduction(page.reproduction)]
+    parts = [*_session(page.session), *_probe(page), *_reproduction(page.reproduction)]
     return element("section", element("h2", "Build"), *parts, class_="card") if parts else None
 
 
@@ -195,16 +195,17 @@ def _session(session: Mapping[str, Any]) -> Iterator[Content]:
     yield _texts(session.get("notes", ()))
 
 
-def _probe(runs: Sequence[Mapping[str, Any]]) -> Iterator[Content]:
+def _probe(page: Facts) -> Iterator[Content]:
+    runs = page.probe
     if not runs:
         return
     yield element("h3", "Probe: the entry once more, on other data")
     rows: list[tuple[Content, ...]] = []
     for at, run in enumerate(runs, 1):
         state = _badge("nothing was frozen", "good") if run["ok"] else _badge("failed", "bad")
-        rows.append((f"{at}", state, *(_ports_list(run.get(key, ())) for key in ("perturbed", "not_varied")),
-                     _ports_list([str(each) for each in run.get("unseeded_weights", ())])))  # fmt: skip
-    yield table(("Run", "Result", "Inputs that were varied here", "Inputs that did not vary", "Unseeded weights"), rows)
+        ports = (_varied(page, run), _ports_list(run.get("not_varied", ())))
+        rows.append((f"{at}", state, *ports, _ports_list([str(each) for each in run.get("unseeded_weights", ())])))
+    yield table(("Run", "Result", "Inputs that varied", "Inputs that did not vary", "Unseeded weights"), rows)
     moved: list[tuple[Content, ...]] = [
         (
             join(each["node"], " ", _badge("allowed", "good") if each.get("allowed") else _badge("frozen", "bad")),
@@ -218,6 +219,15 @@ def _probe(runs: Sequence[Mapping[str, Any]]) -> Iterator[Content]:
     ]
     if moved:
         yield table(("Node", "What moved with the data", "Largest change", "Line", "Fed by"), moved)
+
+
+def _varied(page: Facts, run: Mapping[str, Any]) -> Html:
+    """Outer inputs that had other values in a run: other arguments gave them, or the probe where they enter."""
+    perturbed = run.get("perturbed", ())
+    outer = [f"{node}/{port}" for node in sorted(page.inputs) for port in page.inputs[node]]
+    varied = [name for name in dict.fromkeys((*outer, *perturbed)) if name not in run.get("not_varied", ())]
+    pieces = [join(_code(name), _soft(" by the probe") if name in perturbed else None) for name in varied]
+    return join(*_separated(pieces, Html("<br/>"))) if pieces else _soft("-")
 
 
 def _reproduction(record: Mapping[str, Any]) -> Iterator[Content]:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import sysconfig
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from leapp.build._messages import EndingKind
 from leapp.build.isolate import FRESH, HowEnded, Launch, Process, environment_digests, session_environment
 from leapp.build.observe import is_local
+from leapp.build.worker import users_line
+from leapp.errors import LeftTraceError
 
 
 def environment(outer, **options):
@@ -131,6 +135,20 @@ def test_users_traceback_has_none_of_our_frames(project):
     assert ending.traceback.count("entry.py") == 2
     assert "leapp/build" not in ending.traceback
     assert ending.traceback in outcome.log.read_text()
+
+
+@pytest.mark.parametrize("library", ["purelib", "stdlib"])
+def test_an_error_of_ours_is_at_the_users_line_not_at_a_librarys(library):
+    there: dict[str, Any] = {}
+    file = f"{sysconfig.get_path(library)}/torch/overrides.py"
+    exec(compile("def fail(error):\n    raise error\n", file, "exec"), there)  # a file of a library
+    with pytest.raises(LeftTraceError) as raised:
+        there["fail"](LeftTraceError(detail="it left", warning="RandomOpWarning"))
+    error = raised.value
+    assert users_line(error).startswith(f"Raised by {__file__}:")
+    # Of an entry that is installed itself, there is no other line.
+    error = error.with_traceback(error.__traceback__.tb_next)
+    assert users_line(error).startswith(f"Raised by {file}:2, in fail")
 
 
 class OnceItPrinted:

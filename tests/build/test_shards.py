@@ -52,7 +52,7 @@ def test_pipelines_of_no_cost_are_spread_by_number():
 
 @pytest.mark.parametrize("text", ["", "1", "0/2", "3/2", "1/0", "a/2", "1/2/3", "-1/2", "1 /2", "\u0661/2"])
 def test_shards_are_written_as_i_of_n(text):
-    with pytest.raises(ValueError, match="I/N|counted"):
+    with pytest.raises(ValueError, match="I/N|counted|at least one|the last one"):
         Shard.parse(text)
     assert str(Shard.parse("2/4")) == "2/4"
 
@@ -295,4 +295,4 @@ def test_a_wrong_shard_is_bad_input(here, capsys):
     captured = capsys.readouterr()
     record = json.loads(captured.out)
     assert (record["command"], record["error"]["class"]) == ("build", "ArgumentError")
-    assert "shards are counted from 1" in record["error"]["message"]
+    assert "there is no shard 3 of 2; the last one is 2/2" in record["error"]["message"]

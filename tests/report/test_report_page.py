@@ -222,6 +222,20 @@ def test_what_a_build_found_is_on_the_page():
     assert "script" not in reader.tags
 
 
+def test_inputs_that_other_arguments_varied_are_told_from_those_that_the_probe_did():
+    run = {"ok": True, "perturbed": ["b/y"], "not_varied": ["a/z"]}
+    page = replace(PAGE, inputs={"b": ("y",), "a": ("x", "z")}, probe=(run,))
+    text = re.sub(r"\s+", " ", " ".join(read(draw(page)).words))
+    assert (
+        "Inputs that varied Inputs that did not vary Unseeded weights 1 nothing was frozen a/x b/y by the probe a/z"
+        in text
+    )
+
+
+def test_names_of_elements_may_wrap():
+    assert "td .wrap .m{white-space:normal" in draw(PAGE).decode()
+
+
 def test_a_plain_script_has_no_section_about_a_build():
     text = " ".join(read(draw(PAGE)).words)
     for word in ("Build", "Probe", "Reproduction", "left the trace"):
