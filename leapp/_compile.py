@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import torch
 
@@ -26,6 +26,7 @@ from leapp.replay import NodeReport
 from leapp.report.facts import collect
 from leapp.report.page import draw as page_of
 from leapp.runtime.check import TracedRun, check_pipeline
+from leapp.trace.escapes import READER, spelled
 from leapp.trace.node import CollectorPause
 from leapp.trace.same import difference
 
@@ -73,7 +74,7 @@ def _compiled(session: Session, options: CompileOptions) -> CompileResult:
     nodes, pipeline = prepared(session, options)
     folder = session.options.folder
     write.ensure_replaceable(folder)
-    errors: list[LeappError] = [error for node in nodes for error in _entries_agree(node)]
+    errors: list[LeappError] = [error for node in nodes for error in _entries_agree(node, session)]
     reports: dict[str, NodeReport] = {}
     manifests = []
     with write.scratch_beside(folder) as staging:
@@ -114,7 +115,7 @@ def _compiled(session: Session, options: CompileOptions) -> CompileResult:
     return CompileResult(folder, digest, status, reports, tuple(errors), options.validate, session, tuple(traces))
 
 
-def _entries_agree(node: PreparedNode) -> list[LeappError]:
+def _entries_agree(node: PreparedNode, session: Session) -> list[LeappError]:
     """Entries of one node must be one computation; a constant that moved between them was frozen from the data."""
     if not node.has_graph:
         return []
@@ -130,10 +131,23 @@ def _entries_agree(node: PreparedNode) -> list[LeappError]:
                     count=index,
                     difference=found.text,
                     where=str(found.source or "unknown place"),
-                    advice=found.advice,
+                    advice="; ".join((found.advice, *_left_at(node, session))),
                 )
             ]
     return []
+
+
+_LEAVES: Final = frozenset(("escape", "untraced", READER))
+"""Kinds of the notes about lines that left the trace."""
+_SHOWN: Final = 3
+
+
+def _left_at(node: PreparedNode, session: Session) -> list[str]:
+    """Where the trace of a node was left, if anywhere: what such a line computes is what may have moved."""
+    left = (each for each in session.escapes.notes if each.node == node.spec.name and each.kind in _LEAVES)
+    lines = list(dict.fromkeys(f"{spelled(each.op)} at {each.file}:{each.line}" for each in left))
+    more = f" and {len(lines) - _SHOWN} more" if len(lines) > _SHOWN else ""
+    return [f"the trace was left by {', '.join(lines[:_SHOWN])}{more}"] if lines else []
 
 
 def _ticks(session: Session, nodes: Sequence[PreparedNode]) -> TracedTicks:

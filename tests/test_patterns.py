@@ -153,6 +153,20 @@ def test_a_static_output_that_changes_between_entries_is_named(begun):
         end()
 
 
+@pytest.mark.filterwarnings("ignore::leapp.errors.TraceEscapeWarning")
+def test_the_lines_that_left_the_trace_are_named_where_entries_differ(begun):
+    end = begun()
+    mean = 0.0
+    for _ in range(2):
+        x = annotate.input_tensors("n", {"x": torch.randn(3)})
+        mean = 0.9 * mean + float(x.mean())
+        annotate.output_tensors("n", {"y": x - mean}, export_with="torchscript")
+    with pytest.raises(
+        errors.RecordingsDifferError, match=r"; the trace was left by float\(\) at .*test_patterns.py:\d+\.$"
+    ):
+        end()
+
+
 def in_training_mode(norm, given):
     for _ in range(2):
         x = annotate.input_tensors("n", {"x": torch.randn(2, 3, 4)})
