@@ -16,6 +16,8 @@ from leapp.bundle.digests import SESSION_FILE
 from leapp.errors import LeappError, LockNotMetError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from leapp.build.plan import PipelinePlan
     from leapp.bundle.digests import BundleDigests
     from leapp.bundle.read import Bundle
@@ -52,13 +54,12 @@ def check_built(plan: PipelinePlan, folder: Path) -> Checked | None:
     if lock.met(section, built, any_version=bool(own) and own != plan.version):
         standing = Standing.MET if section.version == built.version else Standing.OTHER_VERSION
         return Checked(file, standing, built.platform, section.version)
-    former = _locked_bundle(section, plan.target)
+    former, detail = why(section, bundle, published(plan))
     advice = (
         f"Nothing was published; what was built lies in {plan.refused}.\n"
-        f"`leapp diff {file if former is None else plan.target} {plan.refused}` says more.\n"
+        f"`leapp diff {file if former is None else former} {plan.refused}` says more.\n"
         f"`leapp lock --update {plan.manifest.shown}` accepts it."
     )
-    detail = why(section, bundle, plan.target)
     raise not_met(plan.manifest.shown, file, built.platform, detail, advice)
 
 
@@ -81,29 +82,38 @@ def shown_lock(plan: PipelinePlan) -> Path:
     return lock.beside(Path(plan.manifest.shown))
 
 
-def why(section: BundleDigests, bundle: Bundle, published: Path) -> list[str]:
-    """Lines that say how a bundle differs from a locked one.
+def published(plan: PipelinePlan) -> list[Path]:
+    """Where the locked bundle of a pipeline may lie: it has another folder since the manifest got another version."""
+    return [plan.target, *_versions(plan.target.parent)]
+
+
+def _versions(folder: Path) -> list[Path]:
+    with contextlib.suppress(OSError):  # nothing was published yet
+        return sorted(each for each in folder.iterdir() if not each.name.startswith("."))
+    return []
+
+
+def why(section: BundleDigests, bundle: Bundle, places: Sequence[Path]) -> tuple[Path | None, list[str]]:
+    """Why a bundle is not the locked one.
 
     Args:
         section: what is locked.
         bundle: what differs from it.
-        published: where the locked bundle may lie: it tells more than digests can.
+        places: folders that may hold the locked bundle: it tells more than digests can.
+
+    Returns:
+        The folder of the locked bundle, None where it is not to be found or is damaged; and lines that say what
+        differs, the last one which step of the version that asks for.
     """
-    former = _locked_bundle(section, published)
-    try:
-        if former is not None:
-            return explain(diff(former, bundle))
-    except (LeappError, OSError):  # it is damaged, or went away
-        pass
-    return explain(diff_digests(section, lock.section_of(bundle)))
-
-
-def _locked_bundle(section: BundleDigests, published: Path) -> Bundle | None:
-    try:
-        found = read.load(published) if read.is_bundle(published) else None
-    except (LeappError, OSError):
-        return None
-    return found if found is not None and found.digest == section.bundle else None
+    found, folder = None, None
+    former = read.find(section.bundle, places)
+    if former is not None:
+        with contextlib.suppress(LeappError, OSError):  # it is damaged, or went away
+            found, folder = diff(former, bundle), former.folder
+    if found is None:
+        found = diff_digests(section, lock.section_of(bundle))
+    step = found.advice.line
+    return folder, [*explain(found), *([step] if step else [])]
 
 
 def remove_refused(plan: PipelinePlan) -> None:
@@ -145,8 +155,9 @@ def check_bundle(bundle: Bundle, place: Path | None = None) -> Checked | None:
     if lock.met(section, built, any_version=True):
         standing = Standing.MET if section.version == built.version else Standing.OTHER_VERSION
         return Checked(file, standing, built.platform, section.version)
-    advice = f"`leapp diff {file} {bundle.folder}` says more."
-    raise not_met(str(bundle.folder), file, built.platform, explain(diff_digests(section, built)), advice)
+    former, lines = why(section, bundle, _versions(bundle.folder.parent))
+    advice = f"`leapp diff {file if former is None else former} {bundle.folder}` says more."
+    raise not_met(str(bundle.folder), file, built.platform, lines, advice)
 
 
 def _beside_manifest(bundle: Bundle) -> Path | None:

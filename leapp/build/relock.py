@@ -13,7 +13,7 @@ from leapp._canonical import sha256_file
 from leapp._spec import LEAPP_SOURCE, PYTHON
 from leapp.build._messages import exit_code_of, head_json
 from leapp.build._tools import builder, installed_packages
-from leapp.build.locked import lock_of, not_met, remove_refused, shown_lock, why
+from leapp.build.locked import lock_of, not_met, published, remove_refused, shown_lock, why
 from leapp.build.plan import BuildPlan
 from leapp.build.run import build
 from leapp.bundle import read, write
@@ -179,7 +179,7 @@ def _write(made: Locked, bundle: Bundle, *, update: bool) -> Locked:
         section = _keep_evidence(section, before)
         state = State.UNCHANGED if _tells_as_much(before, section) else State.REFRESHED
     else:
-        state, lines = State.UPDATED, tuple(why(before, bundle, plan.target))
+        state, lines = State.UPDATED, tuple(why(before, bundle, published(plan))[1])
         if not update:
             advice = f"`leapp lock --update {plan.manifest.shown}` accepts it."
             return _refuse(made, not_met(plan.manifest.shown, made.file, section.platform, [*lines], advice))

@@ -28,11 +28,28 @@ class Advice:
     """How far the version was moved; None where a version is no SemVer, or was moved back."""
     version: str = ""
     """The version to give to the second; empty where the first one's is no SemVer, or nothing differs."""
+    bears: str = ""
+    """The version that the second has."""
+    at_most: bool = False
+    """Digests alone were compared: what they cannot tell counts as the worst that it may be."""
 
     @property
     def enough(self) -> bool:
         """Whether the version was moved as far as is advised."""
         return self.given is not None and self.given >= self.step
+
+    @property
+    def line(self) -> str:
+        """``asks for a major step: 0.2.0; 0.1.1 is not enough``; empty where no step is asked for."""
+        if self.step is Step.NONE:
+            return ""
+        text = f"{'may ask' if self.at_most else 'asks'} for a {self.step.word} step"
+        if not self.version:  # of another scheme
+            return text
+        if self.enough:
+            return f"{text}: {'' if self.bears == self.version else f'{self.version}; '}{self.bears} is enough"
+        still = f"the version is still {self.bears}" if self.given is Step.NONE else f"{self.bears} is not enough"
+        return f"{text}: {self.version}; {still}"
 
     def as_json(self) -> dict[str, JSON]:
         """For machines."""
@@ -51,6 +68,7 @@ def advise(
     *,
     equal: bool,
     versions: tuple[str, str] | None = None,
+    digests_only: bool = False,
 ) -> Advice:
     """The largest step that a finding asks for.
 
@@ -67,11 +85,17 @@ def advise(
         reasons = [f"{each.path}: the same model, written otherwise" for each in files if each.written_otherwise]
         reasons = reasons or [f"{each.path} {each.change}" for each in files]
     if step is Step.NONE:
-        reasons = ["nothing differs" if equal else "the content is the same, what differs is said about it"]
+        reasons = ["nothing differs" if equal else _label(findings)]
     if len(reasons) > MAX_REASONS:
         reasons[MAX_REASONS:] = [f"and {len(reasons) - MAX_REASONS} more"]
     given, version = (None, "") if versions is None else _moved(*versions, step)
-    return Advice(step, tuple(reasons), given, version)
+    return Advice(step, tuple(reasons), given, version, "" if versions is None else versions[1], at_most=digests_only)
+
+
+def _label(findings: Sequence[Finding]) -> str:
+    """What differs where no step is asked for: packages and the machine are no difference by themselves."""
+    what = " and ".join(kind for kind in ("version", "status") if any(each.kind == kind for each in findings))
+    return f"only the {what} differs: the models and the contract are the same" if what else "it computes the same"
 
 
 def _reason(finding: Finding) -> str:

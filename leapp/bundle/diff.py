@@ -107,7 +107,7 @@ class BundleDiff:
     def advice(self) -> Advice:
         """The version step that the difference asks for, and why."""
         versions = None if self.sides is None else (self.sides[0].version, self.sides[1].version)
-        return advise(self.findings, self.files, equal=self.equal, versions=versions)
+        return advise(self.findings, self.files, equal=self.equal, versions=versions, digests_only=self.digests_only)
 
     def rows(self) -> list[tuple[str, str, str]]:
         """A table for people: file, how it differs, and why."""

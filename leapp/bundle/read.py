@@ -243,6 +243,17 @@ def load(path: Path | str) -> Bundle:
     return Bundle(folder, manifest)
 
 
+def find(digest: str, folders: Iterable[Path]) -> Bundle | None:
+    """The bundle of a digest among folders; None where none of them is it. Of each only ``bundle.json`` is read."""
+    for folder in folders:
+        try:
+            if is_bundle(folder) and _bundle_json(folder)[1]["digest"] == digest:
+                return load(folder)
+        except (BundleError, OSError):  # it is damaged, or went away
+            continue
+    return None
+
+
 def is_bundle(folder: Path) -> bool:
     """Whether a folder holds a ``bundle.json`` of ours, of any schema, sound or not in the rest."""
     if not os.path.lexists(folder / BUNDLE_FILE):  # most folders: the error would look around for what was meant

@@ -23,7 +23,7 @@ _MEANINGS: Final = {
     Step.MAJOR: "whoever runs it has to look at their side",
     Step.MINOR: "another behaviour within the contract",
     Step.PATCH: "no other behaviour, as far as can be told",
-    Step.NONE: "nothing to release",
+    Step.NONE: "no step is asked for",
 }
 
 

@@ -312,29 +312,32 @@ def test_a_node_without_inputs_from_outside_is_minor_and_its_removal_major(tmp_p
 
 
 @pytest.mark.parametrize(
-    ("versions", "next_version", "given", "enough"),
+    ("versions", "next_version", "given", "enough", "said"),
     [
-        (("1.2.3", "1.2.3"), "2.0.0", Step.NONE, False),
-        (("1.2.3", "1.3.0"), "2.0.0", Step.MINOR, False),
-        (("1.2.3", "2.0.0-rc.1"), "2.0.0", Step.MAJOR, True),
-        (("0.2.3", "0.3.0"), "0.3.0", Step.MAJOR, True),
-        (("0.2.3", "0.2.4"), "0.3.0", Step.MINOR, False),
-        (("1.2.3", "1.0.0"), "2.0.0", None, False),
-        (("nightly", "1.0.0"), "", None, False),
-        (("1.2.3", "nightly"), "2.0.0", None, False),
+        (("1.2.3", "1.2.3"), "2.0.0", Step.NONE, False, ": 2.0.0; the version is still 1.2.3"),
+        (("1.2.3", "1.3.0"), "2.0.0", Step.MINOR, False, ": 2.0.0; 1.3.0 is not enough"),
+        (("1.2.3", "2.0.0-rc.1"), "2.0.0", Step.MAJOR, True, ": 2.0.0; 2.0.0-rc.1 is enough"),
+        (("0.2.3", "0.3.0"), "0.3.0", Step.MAJOR, True, ": 0.3.0 is enough"),
+        (("0.2.3", "0.2.4"), "0.3.0", Step.MINOR, False, ": 0.3.0; 0.2.4 is not enough"),
+        (("1.2.3", "1.0.0"), "2.0.0", None, False, ": 2.0.0; 1.0.0 is not enough"),
+        (("nightly", "1.0.0"), "", None, False, ""),
+        (("1.2.3", "nightly"), "2.0.0", None, False, ": 2.0.0; nightly is not enough"),
     ],
 )
-def test_how_far_a_version_was_moved(versions, next_version, given, enough):
+def test_how_far_a_version_was_moved(versions, next_version, given, enough, said):
     findings = [*port_findings("n", "input", PortEntry.of(port("x", 3)), PortEntry.of(port("x", 4)))]
     advice = advise(findings, (), equal=False, versions=versions)
     assert (advice.step, advice.version, advice.given, advice.enough) == (Step.MAJOR, next_version, given, enough)
+    assert advice.line == f"asks for a major step{said}"
+    assert advise(findings, (), equal=False, versions=versions, digests_only=True).line.startswith("may ask for a ")
 
 
 def test_a_version_alone_asks_for_nothing(tmp_path):
     a = write_bundle(tmp_path / "a", two_nodes())
     b = write_bundle(tmp_path / "b", two_nodes(), version="1.1.0")
     advice = diff(a, b).advice
-    assert (advice.step, advice.version, advice.given) == (Step.NONE, "", Step.MINOR)
+    assert (advice.step, advice.version, advice.given, advice.line) == (Step.NONE, "", Step.MINOR, "")
+    assert advice.reasons == ("only the version differs: the models and the contract are the same",)
     assert diff(a, a).advice.reasons == ("nothing differs",)
 
 

@@ -15,8 +15,12 @@ from bundle_cases import make, reseal, rewrite_json, rewrite_yaml
 
 from leapp import lock
 from leapp._canonical import readable_json
+from leapp.build.locked import check_built, check_bundle
+from leapp.build.plan import PipelinePlan, make_plan
+from leapp.bundle import read as bundle_read
 from leapp.bundle import write as bundle_write
-from leapp.errors import LockError, NotABundleError, OutputFileError
+from leapp.errors import LockError, LockNotMetError, NotABundleError, OutputFileError
+from leapp.manifest.load import load_one
 
 D1, D2 = "1" * 64, "2" * 64
 
@@ -311,3 +315,60 @@ def test_it_needs_neither_torch_nor_numpy(file, bundle):
 
 def test_the_comment_on_top_is_toml(file):
     assert tomllib.loads(file.read_text())["schema"] == 1
+
+
+# --- where the locked bundle is looked for --------------------------------------------------------------------------
+
+
+@pytest.fixture
+def bumped(tmp_path) -> PipelinePlan:
+    """A manifest of 1.0.1 with the lock of 1.0.0, and the bundles of both in dist/: 10 Hz became 20 Hz."""
+    made = tmp_path / "dist/two"
+    for version, rate in (("1.0.0", 10), ("1.0.1", 20)):
+        make(made / version, version=version)
+        rewrite_yaml(made / version, lambda y, rate=rate: y["pipeline"]["configs"].update(frequency=rate))
+    (made / "0.9.0").mkdir()
+    (made / "0.9.0" / "bundle.json").write_text("{")  # of no use, and no reason to stop looking
+    (made / "notes.txt").touch()
+    (tmp_path / "two.py").touch()
+    (tmp_path / "manifests").mkdir()
+    manifest = tmp_path / "manifests/two.toml"
+    manifest.write_text('schema = 1\n[pipeline]\nname = "two"\nversion = "1.0.1"\nentry = "two.py:main"\n')
+    (tmp_path / "pyproject.toml").touch()
+    lock.write(lock.beside(manifest), lock.of_bundle(made / "1.0.0"))
+    return make_plan([load_one(manifest)], out=tmp_path / "dist", environment={}).pipelines[0]
+
+
+def test_after_a_step_of_the_version_the_locked_bundle_is_found_by_its_digest(bumped):
+    former = bumped.target.parent / "1.0.0"
+    with pytest.raises(LockNotMetError) as caught:
+        check_built(bumped, bumped.target)
+    assert caught.value.facts["lines"] == [
+        "version: 1.0.0 -> 1.0.1",
+        "contract of the pipeline changed: rate: 10 Hz -> 20 Hz (whoever calls it has to call it at another rate)",
+        "unchanged: graph, weights, tool chain",
+        "asks for a major step: 2.0.0; 1.0.1 is not enough",
+    ]
+    assert f"`leapp diff {former} {bumped.refused}` says more" in str(caught.value)
+
+
+@pytest.mark.parametrize("lost", ["gone", "damaged", "another"])
+def test_without_the_locked_bundle_the_lock_is_named(bumped, lost):
+    former = bumped.target.parent / "1.0.0"
+    if lost == "gone":
+        bundle_write._remove(former)
+    elif lost == "damaged":
+        (former / "two.yaml").write_text("damaged")
+    else:
+        rewrite_yaml(former, lambda y: y["pipeline"]["configs"].update(frequency=30))
+    with pytest.raises(LockNotMetError) as caught:
+        check_built(bumped, bumped.target)
+    assert f"`leapp diff {bumped.manifest.shown[:-5]}.lock {bumped.refused}` says more" in str(caught.value)
+    assert "wires, rate or settings (digests do not hold what" in str(caught.value)
+    assert "may ask for a major step: 2.0.0; 1.0.1 is not enough" in str(caught.value)
+
+
+def test_verify_finds_it_beside_the_bundle(bumped):
+    with pytest.raises(LockNotMetError, match="10 Hz -> 20 Hz") as caught:
+        check_bundle(bundle_read.load(bumped.target), lock.beside(bumped.manifest.path))
+    assert f"`leapp diff {bumped.target.parent / '1.0.0'} {bumped.target}` says more" in str(caught.value)
