@@ -17,16 +17,16 @@ from leapp.bundle.schema import FAILED, PARTIAL
 from leapp.errors import (
     ExportError,
     LeappError,
+    NotReplayableError,
     RecordingsDifferError,
     ValidationError,
 )
 from leapp.pipeline.copied import played, unseen_copies
 from leapp.pipeline.ticks import TracedTicks, rounds
-from leapp.replay import NodeReport
+from leapp.replay import NodeReport, cause_lines
 from leapp.report.facts import collect
 from leapp.report.page import draw as page_of
 from leapp.runtime.check import TracedRun, check_pipeline
-from leapp.trace.escapes import READER, spelled
 from leapp.trace.node import CollectorPause
 from leapp.trace.same import difference
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from leapp._spec import ExportFormat, PipelineSpec
     from leapp.export._backend import Runnable
+    from leapp.replay import Cause
     from leapp.runtime.check import PipelineReport
     from leapp.trace.session import Session
 
@@ -74,17 +75,23 @@ def _compiled(session: Session, options: CompileOptions) -> CompileResult:
     nodes, pipeline = prepared(session, options)
     folder = session.options.folder
     write.ensure_replaceable(folder)
-    errors: list[LeappError] = [error for node in nodes for error in _entries_agree(node, session)]
+    errors: list[LeappError] = [error for node in nodes for error in _entries_agree(session, node)]
+    differing = {error.facts["node"] for error in errors}
     reports: dict[str, NodeReport] = {}
     manifests = []
     with write.scratch_beside(folder) as staging:
         loaded: dict[tuple[str, ExportFormat], Runnable] = {}
         for node in nodes:
-            manifest, report, failed = write_node(node, staging, options, loaded)
+            name = node.spec.name
+            causes = session.escapes.causes(name) if node.brought is None else ()
+            try:
+                manifest, report, failed = write_node(node, staging, options, loaded)
+            except NotReplayableError as error:
+                raise NotReplayableError(**{**error.facts, "seen": _seen(causes)}) from None
             errors.extend(failed)
             manifests.append(manifest)
             if report.formats:
-                reports[node.spec.name] = report
+                reports[name] = replace(report, causes=causes, explained=name in differing)
         initial = _initial_values(pipeline, nodes, staging)
         toolchain = contract.toolchain()
         (staging / f"{pipeline.name}.yaml").write_bytes(
@@ -115,7 +122,15 @@ def _compiled(session: Session, options: CompileOptions) -> CompileResult:
     return CompileResult(folder, digest, status, reports, tuple(errors), options.validate, session, tuple(traces))
 
 
-def _entries_agree(node: PreparedNode, session: Session) -> list[LeappError]:
+_FIRST: Final = "What the trace warned of stands first, the likeliest cause at the top: see to that before all else. "
+
+
+def _seen(causes: Sequence[Cause]) -> str:
+    """Warnings of a trace, as an error begins with them."""
+    return "".join(f"{line}\n" for line in cause_lines(causes))
+
+
+def _entries_agree(session: Session, node: PreparedNode) -> list[LeappError]:
     """Entries of one node must be one computation; a constant that moved between them was frozen from the data."""
     if not node.has_graph:
         return []
@@ -125,29 +140,19 @@ def _entries_agree(node: PreparedNode, session: Session) -> list[LeappError]:
         assert entry.graph is not None
         found = difference(first, entry.graph)
         if found is not None:
+            seen = _seen(session.escapes.causes(node.spec.name, found.source))
             return [
                 RecordingsDifferError(
                     node=node.spec.name,
                     count=index,
                     difference=found.text,
                     where=str(found.source or "unknown place"),
-                    advice="; ".join((found.advice, *_left_at(node, session))),
+                    advice=found.advice,
+                    seen=seen,
+                    first=_FIRST if seen else "",
                 )
             ]
     return []
-
-
-_LEAVES: Final = frozenset(("escape", "untraced", READER))
-"""Kinds of the notes about lines that left the trace."""
-_SHOWN: Final = 3
-
-
-def _left_at(node: PreparedNode, session: Session) -> list[str]:
-    """Where the trace of a node was left, if anywhere: what such a line computes is what may have moved."""
-    left = (each for each in session.escapes.notes if each.node == node.spec.name and each.kind in _LEAVES)
-    lines = list(dict.fromkeys(f"{spelled(each.op)} at {each.file}:{each.line}" for each in left))
-    more = f" and {len(lines) - _SHOWN} more" if len(lines) > _SHOWN else ""
-    return [f"the trace was left by {', '.join(lines[:_SHOWN])}{more}"] if lines else []
 
 
 def _ticks(session: Session, nodes: Sequence[PreparedNode]) -> TracedTicks:

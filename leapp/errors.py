@@ -408,8 +408,8 @@ class SampleMismatchError(TraceError, ValueError):
 class RecordingsDifferError(TraceError):
     """A node was entered again and computed something else."""
 
-    what = "Node {node!r} was recorded {count} times and its computation differs: {difference} ({where})."
-    remedy = "The graph depends on data or on Python state: {advice}."
+    what = "{seen}Node {node!r} was recorded {count} times and its computation differs: {difference} ({where})."
+    remedy = "{first}The graph depends on data or on Python state: {advice}."
 
 
 class DataDependentBranchError(TraceError):
@@ -487,7 +487,7 @@ class MalformedGraphError(TraceError):
 class NotReplayableError(TraceError):
     """A recording does not give back the outputs it was recorded with."""
 
-    what = "Node {node!r}: the recorded graph does not give the traced output {port!r}: {detail}."
+    what = "{seen}Node {node!r}: the recorded graph does not give the traced output {port!r}: {detail}."
     remedy = (
         "Something took part in the computation that was not recorded: an autocast context, a write through NumPy, or "
         "a random draw. Move it out of the node.{signs}"

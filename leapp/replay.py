@@ -52,6 +52,27 @@ class PortReport:
 
 
 @dataclass(frozen=True, slots=True)
+class Cause:
+    """A warning that the trace issued for a node: why a check of it may have failed."""
+
+    kind: str
+    """``random``, ``escape``, ... as the notes of a session have it."""
+    text: str
+    """The warning in one line: what, where, and what to do about it."""
+
+
+_CAUSES_AT_MOST: Final = 4
+
+
+def cause_lines(causes: Sequence[Cause]) -> list[str]:
+    """The likeliest causes, a line each; how many more there are in the last one."""
+    lines = [each.text for each in causes[:_CAUSES_AT_MOST]]
+    if len(causes) > _CAUSES_AT_MOST:
+        lines.append(f"{len(causes) - _CAUSES_AT_MOST} more warnings stand in evidence/notes.json.")
+    return lines
+
+
+@dataclass(frozen=True, slots=True)
 class FormatReport:
     """One artifact: its ports, or why it could not be run at all."""
 
@@ -76,6 +97,10 @@ class NodeReport:
     pipeline: tuple[FormatReport, ...] = field(default_factory=tuple)
     """The node's wires and outputs when the whole pipeline was played tick by tick, in each format. Where ticks part,
     the first tick is reported, and of its nodes those whose inputs still agreed."""
+    causes: tuple[Cause, ...] = ()
+    """What the trace of the node warned of, the likeliest cause first."""
+    explained: bool = False
+    """Whether an error of its own says already what is wrong with the recording."""
     brought: bool = False
     """Whether the node's model is a file that the user brought, and what was recorded is the function beside it."""
 
@@ -88,8 +113,8 @@ class NodeReport:
         return False
 
     def lines(self) -> list[str]:
-        """What is wrong, a line per failing port or format, and then what to do about it."""
-        found = []
+        """What is wrong: what the trace warned of, a line per failing port or format, and what to do about it."""
+        found = cause_lines(self._likely())
         for each in self.formats:
             if each.error:
                 found.append(f"{self.node} ({each.format}): {each.error}")
@@ -101,9 +126,21 @@ class NodeReport:
             found.extend(f"{name}: {describe(port)}" for port in each.ports if not port.ok)
         return [*found, *self.advice()]
 
+    def _likely(self) -> Sequence[Cause]:
+        """What may be why a check failed; a model that gives its own samples froze nothing."""
+        if self.explained or self.ok:
+            return ()
+        if any(not port.ok for each in self.formats for port in each.ports):
+            return self.causes
+        if any(not port.ok for each in self.pipeline for port in each.ports):
+            return [each for each in self.causes if each.kind in {"random", "hidden-state"}]
+        return ()
+
     def advice(self) -> list[str]:
         """What the failures have in common, and what to do about it; empty where nothing failed."""
         ports = [(each, port) for each in self.formats for port in each.ports if not port.ok]
+        if self.explained:
+            return []
         if not ports:
             return self._pipeline_advice()
         agreeing = [each.format for each in self.formats if each.ok]
@@ -111,6 +148,11 @@ class NodeReport:
         if all(port.statistics.nan_model > port.statistics.nan_recorded for _, port in ports):
             said = (
                 "The model gives NaN where the code gave numbers: look for 0/0, sqrt or log of what rounds below zero"
+            )
+        elif any(each.kind == "random" for each in self.causes):
+            said = (
+                "Random numbers are no rounding, and wider tolerances would only hide them: no model gives again what "
+                "was drawn while recording; do what the warning of the draw says"
             )
         elif all(_may_be_rounding(port) for _, port in ports):
             said = (

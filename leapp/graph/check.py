@@ -89,7 +89,7 @@ def check_replays(
     found = _first_difference(recording, inputs, outputs, limits, grad=False)
     if found is not None and _first_difference(recording, inputs, outputs, limits, grad=True) is not None:
         port, detail = found
-        raise NotReplayableError(node=recording.spec.name, port=port, detail=detail, signs=_signs(recording))
+        raise NotReplayableError(node=recording.spec.name, port=port, detail=detail, signs=_signs(recording), seen="")
 
 
 _OF_ANY_SIGN: Final = {

@@ -20,6 +20,7 @@ from leapp.errors import (
     UnseenWriteWarning,
     UntracedOpWarning,
 )
+from leapp.replay import Cause
 from leapp.trace._syntax import node_at
 from leapp.trace.source import caller, innermost_frame, is_of_numpy, source_line
 
@@ -109,6 +110,8 @@ class EscapePolicy:
     progress: Callable[[], int] = lambda: 0
     """How many operations the open node has recorded."""
     _said: set[tuple[str, str, int]] = field(default_factory=set)
+    _told: dict[tuple[str, str, str, str, int], LeappWarning] = field(default_factory=dict)
+    """Kind, node, operation, file and line of a note -> the warning; per node, though a line warns but once."""
     _noted: set[Note] = field(default_factory=set)
 
     def read(self, op: str, node: str, *, array: bool = False) -> None:
@@ -207,12 +210,39 @@ class EscapePolicy:
         line = source_line(place, self.root)
         said = (kind + op, line.file, line.line)
         self._note(kind, node, op, place)
-        message = warning(node=node, op=spelled(op), where=str(line), function=line.function, **facts)
+        self._told[kind, node, op, line.file, line.line] = message = warning(
+            node=node, op=spelled(op), where=str(line), function=line.function, **facts
+        )
         if self.strict:
             raise LeftTraceError(detail=str(message), warning=type(message).__name__)
         if said not in self._said:
             self._said.add(said)
             warnings.warn_explicit(message, None, place.code.co_filename, place.line)
+
+    def causes(self, node: str, moved: SourceLine | None = None) -> tuple[Cause, ...]:
+        """What the trace of a node warned of, the likeliest cause of a failed check first.
+
+        ``moved``: the line at which a later entry recorded something else. What was frozen stands before it, mostly
+        just before.
+        """
+        notes = [note for note in self.notes if note.node == node]
+        found: dict[tuple[str, str, str, str, int], tuple[Note, LeappWarning]] = {}
+        for note in notes:
+            key = note.kind, note.node, note.op, note.file, note.line
+            if key in self._told:
+                found.setdefault(key, (note, self._told[key]))
+
+        def rank(each: tuple[Note, LeappWarning]) -> tuple[int, ...]:
+            note = each[0]
+            kind = _LIKELY.index(note.kind) if note.kind in _LIKELY else len(_LIKELY)
+            if moved is None:
+                return (kind,)
+            before = note.file == moved.file and note.line <= moved.line
+            # A draw that is recorded moves no constant and no argument.
+            return (kind == 0, not before, moved.line - note.line if before else 0, kind)
+
+        ranked = sorted(found.values(), key=rank)
+        return tuple(Cause(note.kind, " ".join(str(warning).split("\n"))) for note, warning in ranked)
 
     def _allowed(self, key: str, function: str) -> bool:
         return function in self.allow.get(key, ())
@@ -224,6 +254,9 @@ class EscapePolicy:
             self._noted.add(note)
             self.notes.append(note)
 
+
+_LIKELY: Final = ("random", "hidden-state", "untraced", "escape", READER)
+"""Kinds of notes, by how likely each is why a model does not give what was recorded."""
 
 SCRIPTED_GUARD: Final = "scripted_guard"
 """Local variable of a frame that stands for a line of scripted code: what its graph says, as no syntax tree does."""
