@@ -11,6 +11,10 @@ if TYPE_CHECKING:
 
 MAX_SHOWN: Final = 160
 """Longer values are cut in texts for people."""
+_MAX_NAMES: Final = 80
+"""Two lists of names that are longer together are told by what moved or has another name."""
+_LISTS: Final = frozenset({"elements", "elements-reordered", "ports-reordered", "rotation-convention"})
+"""Kinds whose note says how two lists of names part."""
 
 
 class Cause(StrEnum):
@@ -135,14 +139,22 @@ class Finding:
     values: Values | None = None
     """How the values of a tensor differ, where both could be read."""
 
+    @property
+    def is_told(self) -> bool:
+        """Whether it is about two lists of names so long that the note stands for them: nobody compares by eye."""
+        is_list = self.cause is Cause.CONTRACT and self.kind in _LISTS and self.change is Change.DIFFERS
+        return is_list and bool(self.note) and len(self.first) + len(self.second) > _MAX_NAMES
+
     def text(self) -> str:
         """One line for people."""
         where = f"node {self.node!r}: " if self.node else ""
-        notes = f"; {self.note}" if self.note else ""
+        notes = f"; {self.note}" if self.note and not self.is_told else ""
         return f"{where}{self.short()}{notes}{f' ({self.source})' if self.source else ''}"
 
     def short(self) -> str:
-        """As ``text``, without node, note and line."""
+        """As ``text``, without node, line, and a note beside what differs."""
+        if self.is_told:
+            return f"{self.part}: {self.note}"
         if self.first and self.second:
             return f"{self.part}: {cut(self.first)} -> {cut(self.second)}"
         if self.values is not None:

@@ -80,7 +80,7 @@ def advise(
         step = max((each.step for each in findings), default=Step.NONE)
         if step is Step.NONE and (files or not findings):
             step = Step.PATCH
-    reasons = [*dict.fromkeys(_reason(each) for each in findings if each.step is step and step is not Step.NONE)]
+    reasons = _reasons([each for each in findings if each.step is step and step is not Step.NONE])
     if step is Step.PATCH and not reasons:
         reasons = [f"{each.path}: the same model, written otherwise" for each in files if each.written_otherwise]
         reasons = reasons or [f"{each.path} {each.change}" for each in files]
@@ -96,6 +96,18 @@ def _label(findings: Sequence[Finding]) -> str:
     """What differs where no step is asked for: packages and the machine are no difference by themselves."""
     what = " and ".join(kind for kind in ("version", "status") if any(each.kind == kind for each in findings))
     return f"only the {what} differs: the models and the contract are the same" if what else "it computes the same"
+
+
+def _reasons(findings: Sequence[Finding]) -> list[str]:
+    """One line for findings that say the same, as where the joints moved in each port of a node."""
+    alike: dict[object, list[Finding]] = {}
+    for each in findings:
+        key = (each.node, each.kind, each.first, each.second) if each.is_told else _reason(each)
+        alike.setdefault(key, []).append(each)
+    return [
+        f"{_reason(some[0])}{f'; and {len(some) - 1} more alike' if some[0].is_told and len(some) > 1 else ''}"
+        for some in alike.values()
+    ]
 
 
 def _reason(finding: Finding) -> str:

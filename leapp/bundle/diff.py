@@ -244,7 +244,7 @@ def _how(group: str, findings: Sequence[Finding], *, digests_only: bool) -> str:
         return _constant_text(findings) + (f" ({first.note})" if first.note else "")
     if digests_only:
         return f"{', '.join(each.part for each in findings)} ({first.note})" if group == "contract" else ""
-    text = f"{first.short()}{f' ({first.note})' if first.note else ''}"
+    text = f"{first.short()}{f' ({first.note})' if first.note and not first.is_told else ''}"
     if group == "graph":
         # Where the arguments are told, both operations in full tell nothing more.
         text = f"{first.part}: {first.note}" if first.note else text

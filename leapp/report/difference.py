@@ -110,8 +110,13 @@ def _tools(found: BundleDiff, printer: Printer) -> None:
 
 
 def _rows(findings: Sequence[Finding]) -> Iterator[tuple[str, str, str, str]]:
+    told: dict[tuple[str, str], str] = {}
     for each in findings:
-        yield _step(each), each.node or "-", _what(each), _source(each)
+        what = _what(each)
+        if each.is_told:  # long lists of names stand there once
+            first = told.setdefault((each.first, each.second), each.part)
+            what = what if first == each.part else f"{each.part}:\nas at {first.partition(':')[0]} above"
+        yield _step(each), each.node or "-", what, _source(each)
 
 
 def _what(finding: Finding) -> str:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from bundle_cases import artifact, manifest_of, port, two_nodes
 
+from leapp import cli
 from leapp._spec import NodeSpec, PipelineSpec
 from leapp.bundle import contract, write
 from leapp.bundle._diff_contract import match_ports, port_findings
 from leapp.bundle.advice import advise
-from leapp.bundle.diff import Step, diff
+from leapp.bundle.diff import Step, diff, explain
 from leapp.bundle.samples import RawTensor, write_tensors
 from leapp.bundle.schema import PortEntry
 
@@ -346,3 +347,47 @@ def test_a_tool_chain_alone_is_a_patch(tmp_path):
     b = write_bundle(tmp_path / "b", two_nodes(), tools=TOOLS | {"torch version": "2.14.0"})
     found = diff(a, b)
     assert (found.advice.step, found.advice.version) == (Step.PATCH, "1.0.1")
+
+
+# --- long lists of names -------------------------------------------------------------------------------------------
+
+JOINTS = [f"{leg}_{joint}" for leg in ("FL", "FR", "RL", "RR") for joint in ("hip", "thigh", "calf")]
+SWAPPED = [*JOINTS[3:6], *JOINTS[:3], *JOINTS[6:]]
+MOVED = "6 of 12 moved: FL_hip 0 -> 3, FL_thigh 1 -> 4, FL_calf 2 -> 5, FR_hip 3 -> 0, ..."
+
+
+def walker(joints: list[str]) -> PipelineSpec:
+    """Five ports of the same joints."""
+    names = {"element_names": [joints]}
+    inputs = tuple(port(each, 12, **names) for each in ("position", "velocity", "last"))
+    outputs = tuple(port(each, 12, **names) for each in ("target", "torque"))
+    ports = {"act": tuple(each.name for each in inputs)}, {"act": tuple(each.name for each in outputs)}
+    return PipelineSpec("two", (NodeSpec("act", inputs, outputs),), inputs=ports[0], outputs=ports[1], configs={})
+
+
+def test_joints_that_moved_are_told_by_what_moved(tmp_path):
+    a, b = write_bundle(tmp_path / "a", walker(JOINTS)), write_bundle(tmp_path / "b", walker(SWAPPED))
+    found = diff(a, b)
+    assert [each.kind for each in found.findings] == ["elements-reordered"] * 5
+    assert explain(found)[0] == (
+        f"contract of node 'act' changed: input 'position': element names: {MOVED}; and 4 more"
+    )
+    assert found.advice.reasons == (f"node 'act': input 'position': element names: {MOVED}; and 4 more alike",)
+    assert found.findings[1].text() == f"node 'act': input 'velocity': element names: {MOVED}"
+    assert found.findings[1].as_json()["second"] == ", ".join(SWAPPED)
+
+
+def test_long_lists_of_names_are_shown_once_in_full(tmp_path, capsys):
+    a, b = write_bundle(tmp_path / "a", walker(JOINTS)), write_bundle(tmp_path / "b", walker(SWAPPED))
+    assert cli.main(["diff", str(a), str(b)]) == 1
+    out = capsys.readouterr().out
+    assert out.count(", ".join(SWAPPED[:4])) == out.count(", ".join(JOINTS[:4])) == 1
+    assert "input 'velocity': element names:" in out
+    assert out.count("as at input 'position' above") == 4
+
+
+def test_short_lists_of_names_are_shown_as_they_are(tmp_path):
+    finding, *_ = port_findings(
+        "n", "input", *(PortEntry.of(port("p", 2, element_names=[names])) for names in (["l", "r"], ["r", "l"]))
+    )
+    assert finding.text() == "node 'n': input 'p': element names: l, r -> r, l; 2 of 2 moved: l 0 -> 1, r 1 -> 0"
