@@ -1181,6 +1181,13 @@ class EntryFailedError(BuildError):
     remedy = "The session's output is in {log}."
 
 
+class EntryVariableError(EntryFailedError):
+    """The entry wants a variable of the environment that its session does not have."""
+
+    what = "Entry {entry!r} {how}."
+    remedy = "{advice} The session's output is in {log}."
+
+
 class EntryTimeoutError(EntryFailedError):
     """The entry ran out of time."""
 

@@ -160,6 +160,8 @@ class Ending(_Message):
     error_class: str = ""
     pickled: str = field(default="", repr=False)
     """The error itself, when it is ours and can travel."""
+    variable: str = ""
+    """The variable of the environment for want of which it was raised; empty where it was something else."""
 
     def __post_init__(self) -> None:
         # JSON gives back plain text; comparisons by identity need the member.

@@ -22,6 +22,7 @@ from leapp.errors import (
     BundleFormatError,
     EntryFailedError,
     EntryTimeoutError,
+    EntryVariableError,
     LeappError,
     SecondSessionError,
     ValidationError,
@@ -143,7 +144,19 @@ def error_of(context: Context, outcome: SessionOutcome) -> LeappError | None:
     if ending is None and outcome.how is HowEnded.TIMEOUT:
         return EntryTimeoutError(entry=entry, timeout_s=f"{manifest.session.timeout_s:g}", log=context.log)
     how = ending.text if ending is not None else f"{_end_of_process(outcome.status)} before its bundle was written"
+    if ending is not None and ending.variable:
+        return EntryVariableError(entry=entry, how=how, log=context.log, advice=_of_variable(context, ending.variable))
     return EntryFailedError(entry=entry, how=how, log=context.log)
+
+
+def _of_variable(context: Context, name: str) -> str:
+    """What to do about a variable of the environment that an entry wants and its session does not have."""
+    passed = context.plan.manifest.session.pass_env
+    if name in passed:
+        return f"[session] pass_env hands {name} on, and it is not set here: set it."
+    line = f"pass_env = [{', '.join(json.dumps(each) for each in (*passed, name))}]"
+    but = "is set here, but a" if name in context.plan.outer_environment else "has to be set, and a"
+    return f"{name} {but} build hands on only the variables that its manifest names, below [session]: {line}."
 
 
 def _notes(outcome: SessionOutcome) -> tuple[str, ...]:

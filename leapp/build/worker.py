@@ -290,8 +290,27 @@ def _raised(error: BaseException) -> Ending:
     shown = users_traceback(error)
     print(shown, file=sys.stderr)  # noqa: T201  # into the session's log, where a script would have left it
     return Ending(
-        EndingKind.RAISED, exit_code=3, text=f"raised {text}", traceback=shown, error_class=type(error).__qualname__
+        EndingKind.RAISED,
+        exit_code=3,
+        text=f"raised {text}",
+        traceback=shown,
+        error_class=type(error).__qualname__,
+        variable=wanted_variable(error),
     )
+
+
+def wanted_variable(error: BaseException) -> str:
+    """The variable that ``os.environ[...]`` did not have, where that is what an error goes back to; else empty."""
+    seen: set[int] = set()
+    each: BaseException | None = error
+    while each is not None and id(each) not in seen:
+        seen.add(id(each))
+        frames = [frame for frame, _ in traceback.walk_tb(each.__traceback__)]
+        # Only this function's own KeyError: another mapping may want the same key.
+        if isinstance(each, KeyError) and frames and frames[-1].f_code is type(os.environ).__getitem__.__code__:
+            return str(each.args[0])
+        each = each.__cause__ or each.__context__
+    return ""
 
 
 def _fault(error: BaseException) -> Ending:

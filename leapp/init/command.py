@@ -166,6 +166,9 @@ def _of_script(script: Script) -> Iterator[str]:
     outside = [each for each in script.inputs if each.startswith("../")]
     if outside:
         yield f"{', '.join(outside)}: outside the project, so other machines need it at the same place."
+    if script.variables_if_set:
+        names = ", ".join(script.variables_if_set)
+        yield f"{script.file} reads {names} where it is set; in a build it never is, unless pass_env names it."
     unset = [each for each in script.variables if each not in os.environ]
     if unset:
         yield f"{script.file} reads {', '.join(unset)}, which is not set here; pass_env hands it to the build."

@@ -80,6 +80,9 @@ def manifest_file(script: Script) -> File:
         session.append(f"inputs = {_toml([*map(glob.escape, script.inputs)])}  # files that the entry reads")
     if script.variables:
         session.append(f"pass_env = {_toml(script.variables)}  # variables that it reads; a record has their digests")
+    if script.variables_if_set:
+        both = [*script.variables, *script.variables_if_set]
+        session.append(f"# pass_env = {_toml(both)}  # with those that it reads where they are set")
     if session:
         lines += ["", "[session]", *session]
     lines += ["", *_probe(script)]

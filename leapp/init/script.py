@@ -84,6 +84,8 @@ class Script:
     """Files that it names as if it ran in its own folder; a build runs in the project."""
     variables: tuple[str, ...] = ()
     """Variables of the environment that it cannot do without."""
+    variables_if_set: tuple[str, ...] = ()
+    """Those that it reads where they are set, and does without elsewhere."""
 
 
 def read_script(path: Path, root: Path) -> Script:
@@ -122,6 +124,8 @@ def read_script(path: Path, root: Path) -> Script:
             advice="Mark where a model begins and ends with annotate.input_tensors() and annotate.output_tensors().",
         )
     starts = tuple(dict.fromkeys(name for module in modules for name in module.starts()))
+    variables = tuple(dict.fromkeys(name for module in modules for name in module.variables()))
+    if_set = dict.fromkeys(name for module in modules for name in module.variables_if_set())
     name = _NAME.sub("-", starts[0] if starts else path.stem).strip("._-") or "pipeline"
     started = _started(main, file, root)
     try:
@@ -142,7 +146,8 @@ def read_script(path: Path, root: Path) -> Script:
         starts=starts,
         inputs=tuple(dict.fromkeys(main.files(root))),
         beside=tuple(main.files_beside(root)),
-        variables=tuple(dict.fromkeys(name for module in modules for name in module.variables())),
+        variables=variables,
+        variables_if_set=tuple(name for name in if_set if name not in variables),
     )
 
 
@@ -468,6 +473,17 @@ class _Module:
                 written.add(self.value(each.args[0]) if each.args else None)
         for name in read:
             if isinstance(name, str) and name not in written | _SET_BY_BUILDS:
+                yield name
+
+    def variables_if_set(self) -> Iterator[str]:
+        """Variables that are read in ways that go on without them: ``get``, ``getenv``, ``in``."""
+        for each in ast.walk(self.tree):
+            name = None
+            if isinstance(each, ast.Call) and self.called(each.func) in {"os.environ.get", "os.getenv"}:
+                name = self._argument(each, "key")
+            elif isinstance(each, ast.Compare) and self.called(each.comparators[0]) == "os.environ":
+                name = self.value(each.left)
+            if isinstance(name, str) and name not in _SET_BY_BUILDS:
                 yield name
 
     def rates(self) -> Iterator[float]:

@@ -8,14 +8,16 @@ import sysconfig
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from leapp.build._messages import EndingKind
+from leapp.build.first import _of_variable
 from leapp.build.isolate import FRESH, HowEnded, Launch, Process, environment_digests, session_environment
 from leapp.build.observe import is_local
-from leapp.build.worker import users_line
+from leapp.build.worker import users_line, wanted_variable
 from leapp.errors import LeftTraceError
 
 
@@ -114,6 +116,42 @@ def test_session_is_pinned(project):
     assert seen["numpy"] == float(np.random.RandomState(5).rand())
     assert seen["torch"] == float(torch.rand((), generator=torch.Generator().manual_seed(5)))
     assert not list(project.root.rglob("__pycache__"))
+
+
+ONLY = "build hands on only the variables that its manifest names, below [session]"
+
+
+@pytest.mark.parametrize(
+    ("passed", "outer", "said"),
+    [
+        ((), {"SEED": "1"}, f'SEED is set here, but a {ONLY}: pass_env = ["SEED"].'),
+        (("A",), {}, f'SEED has to be set, and a {ONLY}: pass_env = ["A", "SEED"].'),
+        (("SEED",), {}, "[session] pass_env hands SEED on, and it is not set here: set it."),
+    ],
+)
+def test_what_to_do_about_a_variable(passed, outer, said):
+    session = SimpleNamespace(pass_env=passed)
+    plan = SimpleNamespace(manifest=SimpleNamespace(session=session), outer_environment=outer)
+    assert _of_variable(SimpleNamespace(plan=plan), "SEED") == said
+
+
+def test_only_the_environment_wants_variables(monkeypatch):
+    monkeypatch.delenv("LEAPP_TEST_C", raising=False)
+
+    def raised(function):
+        with pytest.raises((KeyError, RuntimeError)) as caught:
+            function()
+        return wanted_variable(caught.value)
+
+    def instead():
+        try:
+            os.environ["LEAPP_TEST_C"]
+        except KeyError:
+            raise RuntimeError("set it") from None
+
+    assert raised(lambda: os.environ["LEAPP_TEST_C"]) == "LEAPP_TEST_C"
+    assert raised(instead) == "LEAPP_TEST_C"
+    assert raised(lambda: {}["LEAPP_TEST_C"]) == ""
 
 
 def test_users_traceback_has_none_of_our_frames(project):

@@ -30,6 +30,7 @@ from leapp.bundle import read
 from leapp.bundle.schema import Tolerances
 from leapp.errors import (
     EntryFailedError,
+    EntryVariableError,
     NothingAnnotatedError,
     OutputFileError,
     SecondSessionError,
@@ -105,6 +106,13 @@ def exits_early():
     os._exit(0)
 
 
+def wants_variable():
+    try:
+        seed = int(os.environ["LEAPP_TEST_SEED"])
+    except KeyError as error:
+        raise SystemError("no seed") from error
+
+
 def boom():
     raise ValueError("boom")
 
@@ -124,7 +132,7 @@ def frozen():
 
 NAMES = (
     "control_loop", "only_annotates", "annotates_and_exits", "dies", "is_killed", "raises_after", "refused_after",
-    "second_start", "exits_early", "boom", "nothing", "frozen",
+    "second_start", "exits_early", "boom", "nothing", "frozen", "wants_variable",
 )  # fmt: skip
 
 
@@ -241,6 +249,7 @@ def test_a_process_that_hangs_after_compile_graph_is_ended(project):
         ("unknown_node", UnknownNodeError, 2, "[nodes.ghost]"),
         ("nothing", NothingAnnotatedError, 1, "recorded no node"),
         ("boom", EntryFailedError, 3, "raised ValueError: boom"),
+        ("wants_variable", EntryVariableError, 3, "LEAPP_TEST_SEED has to be set, and a build hands on only"),
         ("exits_early", EntryFailedError, 3, "ended its process with status 0 before its bundle was written"),
         ("frozen", ValidationError, 1, "was recorded 2 times and its computation differs"),
     ],

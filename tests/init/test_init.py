@@ -205,12 +205,15 @@ def test_what_a_manifest_cannot_settle_is_told(here, capsys, monkeypatch):
     (here.parent / "far.pt").touch()
     (here / "sub").mkdir()
     (here / "sub/near.pt").touch()
-    more = "    import os\n    leapp.start('other')\n    W = os.environ['MODELS'], '../far.pt', 'near.pt'\n"
+    more = "    import os\n    leapp.start('other')\n"
+    more += "    W = os.environ['MODELS'], os.getenv('ARM'), '../far.pt', 'near.pt'\n"
     (here / "sub/tiny.py").write_text(SCRIPT.replace("    leapp.stop()\n", f"    leapp.stop()\n{more}"))
     assert cli.main(["init", "--from", "sub/tiny.py"]) == 0
     out = capsys.readouterr().out
     assert "starts other as well as tiny: `trace` says that this manifest is for tiny" in out
     assert "reads MODELS, which is not set here; pass_env hands it to the build" in out
+    assert "reads ARM where it is set; in a build it never is, unless pass_env names it" in out
+    assert '# pass_env = ["MODELS", "ARM"]' in (here / "manifests/tiny.toml").read_text()
     assert "../far.pt: outside the project" in out
     assert "names near.pt as if it ran in its own folder; a build runs in the project" in out
     manifest = load_one(here / "manifests/tiny.toml")

@@ -114,6 +114,16 @@ def test_variables_that_a_script_cannot_do_without(tmp_path):
     assert read_script(tmp_path / "s.py", tmp_path).variables == ("MODELS", "RUN")
 
 
+def test_variables_that_a_script_reads_where_they_are_set(tmp_path):
+    text = (
+        "import os\nfrom os import environ, getenv\nA = os.environ.get('MAYBE', '0'), getenv('PERHAPS'), {}.get('NO')\n"
+        "B = 'SEEN' in environ, 'NO' in {}, os.getenv('HOME'), os.environ['RUN'], os.environ.get('RUN')\n"
+    )
+    (tmp_path / "s.py").write_text(BODY + text)
+    found = read_script(tmp_path / "s.py", tmp_path)
+    assert (found.variables, set(found.variables_if_set)) == (("RUN",), {"MAYBE", "PERHAPS", "SEEN"})
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda each: each.name)
 def test_entries(tmp_path, case):
     (tmp_path / "s.py").write_text(BODY + case.text)
