@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from leapp.errors import EntryMissingError
+from leapp.manifest.problems import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -130,10 +131,11 @@ def _callable(request: SessionRequest, module: ModuleType) -> Callable[..., obje
     except AttributeError:
         names = [name for name, value in vars(module).items() if callable(value) and not name.startswith("_")]
         local = [name for name in names if getattr(vars(module)[name], "__module__", None) == module.__name__]
+        there = sorted(local or names)
         raise EntryMissingError(
             entry=request.entry.text,
             why=f"{name!r} does not exist there",
-            advice=f"Callables there: {', '.join(sorted(local or names)) or 'none'}.",
+            advice=f"{did_you_mean(name, there)}Callables there: {', '.join(there) or 'none'}.",
         ) from None
     if not callable(function):
         raise EntryMissingError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import math
 import os
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from leapp._spec import FORMAT_NAMES, Start
 from leapp.errors import ManifestError
+from leapp.manifest.callables import missing_callable
 from leapp.manifest.document import read_document
 from leapp.manifest.model import (
     PORT_HINTS,
@@ -231,8 +233,11 @@ def _check_entry(draft: _Draft) -> None:
     if text is None:
         return
     entry = Entry.parse(text)  # cannot fail: a text that it refuses is known to be wrong
-    if entry.file is not None:
-        _need_file(draft, ("pipeline", "entry"), entry.file)
+    if entry.file is not None and _need_file(draft, ("pipeline", "entry"), entry.file) and entry.callable:
+        with contextlib.suppress(OSError):  # a file that cannot be read is told by the build
+            why = missing_callable(_resolved(draft.root, entry.file).read_bytes(), entry.callable)
+            if why:
+                draft.problem(("pipeline", "entry"), f"{entry.file!r} {why}")
     for table in ("pipeline", "probe"):
         args, argv = draft.keys(table, "args"), tuple(draft.texts(table, "argv"))
         if entry.is_script and args:

@@ -158,7 +158,8 @@ def test_callables_that_exist_are_listed_without_imported_ones(tmp_path, monkeyp
     (tmp_path / "broken.py").write_text(f"from json import dumps\n{BROKEN}")
     sys.modules.pop("broken", None)
     with pytest.raises(EntryMissingError, match="later, lazy, stream, takes") as raised:
-        run_entry(request(tmp_path, "broken.py:man"))
+        run_entry(request(tmp_path, "broken.py:take"))
+    assert "Did you mean 'takes'?" in str(raised.value)
     assert "dumps" not in str(raised.value)
     assert "_hidden" not in str(raised.value)
 
