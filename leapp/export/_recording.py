@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import operator
 import re
 from typing import TYPE_CHECKING, Any, Final
 
@@ -148,6 +149,37 @@ def _gaussian_nll_loss(
     return loss.mean() if reduction == "mean" else loss.sum() if reduction == "sum" else loss
 
 
+def _setitem(tensor: torch.Tensor, index: Any, value: Any) -> None:
+    """``x[k] = y`` of a tensor ``k`` without dimensions, which torch reads as a number: torch.export has none."""
+    items: tuple[Any, ...] = index if isinstance(index, tuple) else (index,)
+    at = [place for place, each in enumerate(items) if _is_place(each)]
+    if not at or not all(_is_place(each) or each is None or type(each) in _BASIC for each in items):
+        tensor[index] = value
+        return
+    view = tensor[tuple(slice(None) if place in at else each for place, each in enumerate(items))]
+    axes = []
+    for place in at:
+        after = items[place:]
+        if any(each is Ellipsis for each in after):
+            axes.append(sum(type(each) is not int for each in items[:place]))
+        else:
+            before = items[:place]
+            hidden = any(each is Ellipsis for each in before)
+            kept = sum(type(each) is not int for each in (after if hidden else before))
+            axes.append(view.dim() - kept if hidden else kept)
+    front = view.movedim(axes, list(range(len(axes))))
+    if isinstance(value, torch.Tensor):
+        value = value.clone().to(tensor.dtype)  # ``x[k] += y`` assigns what lies there already
+    front[tuple(items[place].reshape(1).long() for place in at)] = value
+
+
+_BASIC: Final = (int, slice, type(Ellipsis))
+
+
+def _is_place(item: Any) -> bool:
+    return isinstance(item, torch.Tensor) and not item.dim() and item.dtype not in (torch.bool, torch.uint8)
+
+
 def _grouped_mm(
     input: torch.Tensor,
     mat2: torch.Tensor,
@@ -209,6 +241,7 @@ def _log_of_sum(logs: torch.Tensor) -> torch.Tensor:
 
 
 _EXPORTED: Final[dict[Any, Any]] = {
+    operator.setitem: _setitem,
     torch.nn.functional.gaussian_nll_loss: _gaussian_nll_loss,
     torch.nn.functional.ctc_loss: _ctc_loss,
     # The one since torch 2.8, the other since 2.10.

@@ -45,6 +45,30 @@ def minus_infinity():
     return torch.zeros(2, 1, 5, 6).masked_fill(~hidden_rows(), -math.inf)
 
 
+def in_a_ring(x, k):
+    ring = torch.zeros(5, 4)
+    ring[k % 5] = x
+    ring[k] += 2 * x
+    ring[k, 1:] = 0.5
+    return ring
+
+
+def in_the_last_axis(x, k):
+    table = torch.zeros(3, 4, 4)
+    table[:, 1, k] = x[:3]
+    table[..., k, 1:3] = x[2:].double()
+    table[..., k] = x
+    return table
+
+
+def among_others(x, k):
+    table = torch.ones(2, 4, 4)
+    table[0, k, k] = x[3]
+    table[1:, None, k, -2] = x[0]
+    table[k // 4, :, k] = x
+    return table
+
+
 def angles(dtype):
     return lambda: (torch.cat((torch.tensor([-1.0, 1.0, 0.0, 0.5, 1 - 1e-9, -1e-7, 1.5]), rand(9) * 2 - 1)).to(dtype),)
 
@@ -193,6 +217,9 @@ CASES = {
         )
         for reduction in ("none", "mean", "sum")
     },
+    "setitem: a row of a ring": (in_a_ring, lambda: (randn(4), torch.randint(-5, 5, ()))),
+    "setitem: in the last axis": (in_the_last_axis, lambda: (randn(4), torch.randint(-4, 4, (), dtype=torch.int32))),
+    "setitem: among other indices": (among_others, lambda: (randn(4), torch.randint(4, ()))),
     "grouped_mm": (
         lambda x, w: torch._grouped_mm(x, w, offs=torch.tensor([2, 2, 6], dtype=torch.int32)),
         lambda: (randn(6, 8), randn(3, 8, 4)),
@@ -205,7 +232,7 @@ CASES = {
     ("name", "format"),
     [
         *((name, ExportFormat.ONNX) for name in CASES),
-        *((name, ExportFormat.PT2) for name in CASES if name.startswith(("gaussian", "grouped", "ctc"))),
+        *((name, ExportFormat.PT2) for name in CASES if name.startswith(("gaussian", "grouped", "ctc", "setitem"))),
     ],
     ids=str,
 )
