@@ -13,7 +13,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
 REQUIREMENTS: Final = "requirements.txt"
 CONSTRAINTS: Final = "constraints.txt"
@@ -55,13 +55,16 @@ class Chain:
     """What a person should know."""
 
 
-def tool_chain(versions: Mapping[str, str], wishes: Mapping[str, Wish], *, own_index: bool = False) -> Chain:
+def tool_chain(
+    versions: Mapping[str, str], wishes: Mapping[str, Wish], *, own_index: bool = False, wanted: Sequence[str] = ()
+) -> Chain:
     """Pin what runs here, and leave to the project what it pins itself.
 
     Args:
         versions: of the packages that take part in the bytes of a bundle, in full: ``2.13.0+cpu``.
         wishes: of the project, by package.
         own_index: whether the project names an index of torch.
+        wanted: all packages that should be pinned; those without a version are told.
     """
     rest, notes = [], []
     torch = "torch"
@@ -83,6 +86,11 @@ def tool_chain(versions: Mapping[str, str], wishes: Mapping[str, Wish], *, own_i
             torch = f"torch=={public}"
         else:
             rest.append(f'    "{name}=={public}",')
+    if missing := [name for name in wanted if name not in versions and name not in wishes]:
+        names = ", ".join(missing)
+        rest.append(f"    # not pinned, since not installed when this was written: {names}")
+        notes.append(f"Not installed here, so nox installs whatever is newest: {names}. `leapp doctor` says how to")
+        notes[-1] += " get them; `leapp init --force noxfile.py` then pins them."
     wish = wishes.get("torch")
     if own_index or (wish is not None and (wish.requirement.url or "+" in str(wish.requirement.specifier))):
         return Chain((), tuple(rest), tuple(notes))

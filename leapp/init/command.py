@@ -13,7 +13,7 @@ from leapp.errors import ManifestError, ScriptError
 from leapp.init.chain import tool_chain, wishes_of
 from leapp.init.files import NOXFILE, VARIABLE, Action, File, manifest_file, noxfile, workflow, write_files
 from leapp.init.script import Script, read_script
-from leapp.init.source import find_source, versions
+from leapp.init.source import TOOL_CHAIN, find_source, versions
 from leapp.manifest.load import find_root, load
 from leapp.report.text import Cell, counted
 
@@ -83,7 +83,7 @@ def initialize(
     source = find_source()
     files = [] if found is None else [manifest_file(found)]
     wishes, own_index = wishes_of(root)
-    chain = tool_chain(versions(), wishes, own_index=own_index)
+    chain = tool_chain(versions(), wishes, own_index=own_index, wanted=TOOL_CHAIN)
     files.append(noxfile(source, chain, root))
     if ci == "github":
         files.append(workflow(source, root))
@@ -166,6 +166,9 @@ def _of_script(script: Script) -> Iterator[str]:
     outside = [each for each in script.inputs if each.startswith("../")]
     if outside:
         yield f"{', '.join(outside)}: outside the project, so other machines need it at the same place."
+    if script.absent:
+        names = ", ".join(script.absent)
+        yield f"{script.file} names {names}, not there yet: what it reads belongs into [session] inputs."
     if script.variables_if_set:
         names = ", ".join(script.variables_if_set)
         yield f"{script.file} reads {names} where it is set; in a build it never is, unless pass_env names it."

@@ -175,6 +175,7 @@ TORCH = {arguments}
 _NOXFILE: Final = '''\
 """`nox -l` lists what there is, `nox -s NAME -- ARGUMENTS` runs it. Written by `leapp init`, yours to change."""
 
+import json
 import os
 from pathlib import Path
 
@@ -211,10 +212,20 @@ def export(session):
 
 @nox.session(venv_backend="none", requires=["environment"])
 def verify(session):
-    """Hold the bundles in dist/ against their digests and locks, build each again, and compare the bytes."""
+    """Hold the bundles in dist/ against their digests and locks, build each again, and compare the bytes.
+
+    Each manifest of manifests/ must have one there.
+    """
     bundles = sorted(str(each.parent) for each in Path("dist").glob("*/*/bundle.json"))
     if not bundles:
         session.error("dist/ holds no bundle: `nox -s export` makes them.")
+    printed = session.run(
+        *("python", "-m", "leapp", "check", "--json"), external=True, silent=True, env={{"GITHUB_STEP_SUMMARY": ""}}
+    )
+    names = [json.loads(line)["name"] for line in printed.splitlines() if line.startswith("{{")]
+    lacking = [name for name in names if not any(Path("dist", name).glob("*/bundle.json"))]
+    if lacking:
+        session.error(f"dist/ holds no bundle of {{', '.join(lacking)}}: `nox -s export` makes them.")
     leapp(session, "verify", *bundles)
     leapp(session, "reproduce", *bundles, *session.posargs)
 
@@ -229,6 +240,8 @@ def workflow(source: Source, root: Path) -> File:
     with_checkout = ["persist-credentials: false # entries are programs, and need no token"]
     if _mentions(root / ".gitattributes", "filter=lfs"):
         with_checkout.append("lfs: true")
+    else:
+        with_checkout.append("# lfs: true # where weights lie in Git LFS")
     if (root / ".gitmodules").is_file():
         with_checkout.append("submodules: recursive")
     environment = ""
@@ -280,16 +293,24 @@ jobs:
           cache: pip
           cache-dependency-path: |@PINNED@
       # Pipelines that nothing changed for are taken from here, not built.
-      - uses: actions/cache@v4
+      - uses: actions/cache/restore@v4
         with:
           path: ~/.cache/leapp
-          key: leapp-${{ runner.os }}-${{ runner.arch }}-${{ github.sha }}
+          key: leapp-${{ runner.os }}-${{ runner.arch }}-${{ github.sha }}-${{ github.run_attempt }}
           restore-keys: leapp-${{ runner.os }}-${{ runner.arch }}-
       - run: python -m pip install "nox>=@NOX@"
       - run: python -m nox -s export
-      - run: python -m nox -s verify
+        id: export
+      - run: python -m nox -R -s verify # in the environment that is there now
       # Of what a repository may keep, GitHub removes the oldest above 10 GB.
       - run: .nox/environment/bin/python -m leapp cache gc --max-size 1GB
+        if: ${{ always() && steps.export.outcome != 'skipped' }}
+      # One pipeline that fails costs none of the others: what was built is kept.
+      - uses: actions/cache/save@v4
+        if: ${{ always() && steps.export.outcome != 'skipped' }}
+        with:
+          path: ~/.cache/leapp
+          key: leapp-${{ runner.os }}-${{ runner.arch }}-${{ github.sha }}-${{ github.run_attempt }}
       - uses: actions/upload-artifact@v4
         if: ${{ !cancelled() }} # of a failed build, what its sessions printed
         with:

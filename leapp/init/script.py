@@ -29,6 +29,10 @@ _OURS: Final = frozenset((_STARTS, "leapp.stop", "leapp.compile_graph"))
 _PLAIN_DECORATORS: Final = ("torch.", "leapp.", "functools.", "contextlib.")
 """Decorators that leave a function one that is called with its own parameters."""
 _NOT_DATA: Final = frozenset((".py", ".pyi", ".toml", ".md", ".rst"))
+_WEIGHTS: Final = frozenset(
+    (".pt", ".pth", ".pt2", ".ckpt", ".safetensors", ".onnx", ".npz", ".npy", ".pkl", ".pickle", ".h5", ".hdf5", ".bin")
+)
+_WRITES: Final = re.compile("save|dump|write|export")
 _MOST_FILES: Final = 200
 """Modules of the project that are read for one script; more would be a search, not a look."""
 _ADVICE: Final = "Name a Python file that annotates its nodes."
@@ -80,6 +84,8 @@ class Script:
     """Names of all ``start()`` calls."""
     inputs: tuple[str, ...] = ()
     """Files that the script names, relative to the project."""
+    absent: tuple[str, ...] = ()
+    """Names of weights and data that it seems to read, and that are not there yet."""
     beside: tuple[str, ...] = ()
     """Files that it names as if it ran in its own folder; a build runs in the project."""
     variables: tuple[str, ...] = ()
@@ -145,6 +151,7 @@ def read_script(path: Path, root: Path) -> Script:
         frequency_hz=next((rate for module in modules for rate in module.rates()), None),
         starts=starts,
         inputs=tuple(dict.fromkeys(main.files(root))),
+        absent=tuple(main.files_absent(root)),
         beside=tuple(main.files_beside(root)),
         variables=variables,
         variables_if_set=tuple(name for name in if_set if name not in variables),
@@ -510,6 +517,16 @@ class _Module:
             yield from (
                 each for each in self._paths() if _is_data(self.path.parent / each) and not (root / each).exists()
             )
+
+    def files_absent(self, root: Path) -> Iterator[str]:
+        """Strings that end as weights and data do, without a file of that name, and that nothing writes, sorted."""
+        calls = [each for each in ast.walk(self.tree) if isinstance(each, ast.Call) and _WRITES.search(_id(each.func))]
+        written = {each.value for call in calls for each in ast.walk(call) if isinstance(each, ast.Constant)}
+        for text in self._paths():
+            path = Path(text)
+            named = path.suffix.lower() in _WEIGHTS and path.stem and " " not in text and "*" not in text
+            if named and text not in written and not (root / path).exists() and not (self.path.parent / path).exists():
+                yield text
 
     def _paths(self) -> list[str]:
         """Strings that may be paths, sorted."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -206,7 +207,7 @@ def test_what_a_manifest_cannot_settle_is_told(here, capsys, monkeypatch):
     (here / "sub").mkdir()
     (here / "sub/near.pt").touch()
     more = "    import os\n    leapp.start('other')\n"
-    more += "    W = os.environ['MODELS'], os.getenv('ARM'), '../far.pt', 'near.pt'\n"
+    more += "    Z = 'late.pt'\n    W = os.environ['MODELS'], os.getenv('ARM'), '../far.pt', 'near.pt'\n"
     (here / "sub/tiny.py").write_text(SCRIPT.replace("    leapp.stop()\n", f"    leapp.stop()\n{more}"))
     assert cli.main(["init", "--from", "sub/tiny.py"]) == 0
     out = capsys.readouterr().out
@@ -214,6 +215,7 @@ def test_what_a_manifest_cannot_settle_is_told(here, capsys, monkeypatch):
     assert "reads MODELS, which is not set here; pass_env hands it to the build" in out
     assert "reads ARM where it is set; in a build it never is, unless pass_env names it" in out
     assert '# pass_env = ["MODELS", "ARM"]' in (here / "manifests/tiny.toml").read_text()
+    assert "names late.pt, not there yet: what it reads belongs into [session] inputs" in out
     assert "../far.pt: outside the project" in out
     assert "names near.pt as if it ran in its own folder; a build runs in the project" in out
     manifest = load_one(here / "manifests/tiny.toml")
@@ -308,19 +310,25 @@ def exported(tmp_path_factory):
     document = yaml.load((folder / ".github/workflows/leapp.yml").read_bytes(), Loader=yaml.BaseLoader)  # noqa: S506
     steps = [each["run"] for each in document["jobs"]["bundles"]["steps"] if "run" in each]
     too_early = run(sys.executable, "-m", "nox", "-s", "verify")
+    (folder / "dist/other/1.0.0").mkdir(parents=True)
+    (folder / "dist/other/1.0.0/bundle.json").touch()
+    lacking = run(sys.executable, "-m", "nox", "-s", "verify")
+    shutil.rmtree(folder / "dist")
     script = folder.with_name("step.sh")
     done = {}
     for step in steps:
         if "pip install" not in step:
             script.write_text(step)
             done[step] = run("bash", "-e", str(script))
-    return folder, too_early, done
+    return folder, too_early, lacking, done
 
 
 def test_the_written_workflow_exports_and_verifies_as_it_is(exported):
-    folder, too_early, done = exported
+    folder, too_early, lacking, done = exported
     assert too_early.returncode == 1
     assert "dist/ holds no bundle: `nox -s export` makes them." in too_early.stderr
+    assert lacking.returncode == 1
+    assert "dist/ holds no bundle of tiny: `nox -s export` makes them." in lacking.stderr
     assert [each.returncode for each in done.values()] == [0, 0, 0], [each.stderr for each in done.values()]
     bundle = folder / "dist/tiny/0.1.0"
     assert json.loads((bundle / "bundle.json").read_bytes())["status"] == "ok"
@@ -352,15 +360,23 @@ def test_the_workflow_caches_exports_verifies_and_uploads(tmp_path):
     assert [each.get("run", each.get("uses", "")).split("@")[0] for each in steps] == [
         "actions/checkout",
         "actions/setup-python",
-        "actions/cache",
+        "actions/cache/restore",
         'python -m pip install "nox>=2025.2.9"',
         "python -m nox -s export",
-        "python -m nox -s verify",
+        "python -m nox -R -s verify",
         ".nox/environment/bin/python -m leapp cache gc --max-size 1GB",
+        "actions/cache/save",
         "actions/upload-artifact",
     ]
     assert steps[1]["with"]["python-version"] == f"{sys.version_info.major}.{sys.version_info.minor}"
     assert steps[2]["with"]["path"] == "~/.cache/leapp"
+    # A failed build keeps what succeeded, and a second attempt what it adds: a key is written once.
+    restored, saved = steps[2]["with"], steps[-2]["with"]
+    assert saved == {key: restored[key] for key in ("path", "key")}
+    assert "github.run_attempt" in saved["key"]
+    assert steps[4]["id"] == "export"
+    for each in steps[-3:-1]:
+        assert each["if"] == "${{ always() && steps.export.outcome != 'skipped' }}"
     assert steps[-1]["with"]["path"] == "dist/"
     assert "env" not in job
     assert steps[-1]["with"]["include-hidden-files"] == "true"  # dist/.logs

@@ -72,3 +72,14 @@ def test_files_that_decide_what_is_installed(tmp_path):
     assert (project_install(tmp_path), installed_by(tmp_path)) == (["-e", "."], ["pyproject.toml"])
     (tmp_path / "constraints.txt").touch()
     assert installed_by(tmp_path) == ["pyproject.toml", "constraints.txt"]
+
+
+def test_what_is_not_installed_is_told():
+    found = tool_chain({"numpy": "2.1.0"}, {}, wanted=("torch", "numpy", "onnx"))
+    assert found.rest == (
+        '    "numpy==2.1.0",',
+        "    # not pinned, since not installed when this was written: torch, onnx",
+    )
+    (note,) = found.notes
+    assert "Not installed here, so nox installs whatever is newest: torch, onnx." in note
+    assert not tool_chain({"torch": "2.13.0"}, {}, wanted=("torch",)).notes

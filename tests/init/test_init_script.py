@@ -114,6 +114,17 @@ def test_variables_that_a_script_cannot_do_without(tmp_path):
     assert read_script(tmp_path / "s.py", tmp_path).variables == ("MODELS", "RUN")
 
 
+def test_weights_that_are_not_there_yet(tmp_path):
+    text = (
+        "import torch\nW = 'weights/net.pt'\nV = 'here.npz', 'a b.pt', '.pt', 'x.txt'\n"
+        "torch.save(W, 'out/made.pt')\ndef f(): torch.load('more.PTH')\n"
+    )
+    (tmp_path / "s.py").write_text(BODY + text)
+    (tmp_path / "here.npz").touch()
+    found = read_script(tmp_path / "s.py", tmp_path)
+    assert (found.inputs, found.absent) == (("here.npz",), ("more.PTH", "weights/net.pt"))
+
+
 def test_variables_that_a_script_reads_where_they_are_set(tmp_path):
     text = (
         "import os\nfrom os import environ, getenv\nA = os.environ.get('MAYBE', '0'), getenv('PERHAPS'), {}.get('NO')\n"
