@@ -647,6 +647,7 @@ def _init(arguments: argparse.Namespace) -> int:
 def _build(arguments: argparse.Namespace) -> int:
     from leapp.build.cache import Cache, default_root
     from leapp.build.plan import make_plan
+    from leapp.build.result import WithoutNode
     from leapp.report.progress import BuildProgress, show_summary
     from leapp.report.text import Printer
 
@@ -662,6 +663,7 @@ def _build(arguments: argparse.Namespace) -> int:
     # One node alone is for trying things out, and is not published.
     reproduce = not (arguments.no_reproduce or arguments.only)
     warm = not arguments.fresh
+    apart = WithoutNode()
     if arguments.json:
         results = _restored_or_built(
             plan,
@@ -670,8 +672,9 @@ def _build(arguments: argparse.Namespace) -> int:
             jobs=jobs,
             cluster=arguments.dask,
             warm=warm,
-            on_result=lambda result: _tell(arguments, result.as_json()),
+            on_result=apart.after(lambda result: _tell(arguments, result.as_json())),
         )
+        results = apart.settled(results)
     else:
         with BuildProgress(Printer(sys.stderr), explain=arguments.explain) as progress:
 
@@ -687,9 +690,12 @@ def _build(arguments: argparse.Namespace) -> int:
                 cluster=arguments.dask,
                 warm=warm,
                 on_stage=progress.on_stage,
-                on_result=on_result,
+                on_result=apart.after(on_result),
             )
+            results = apart.settled(results)
         show_summary(results, Printer(sys.stdout))
+    if apart.left_out:
+        _say(f"Left out, since node {arguments.only!r} is not in them: {', '.join(apart.left_out)}.")
     if cache is not None and (trouble := cache.trouble()):
         _say(trouble, "warn")
     return max((result.exit_code for result in results), default=EXIT_OK)

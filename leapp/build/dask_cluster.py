@@ -29,7 +29,7 @@ from leapp.build._context import Made
 from leapp.build._facts import tool_facts
 from leapp.build._file_digests import FileDigests
 from leapp.build.cache import default_root, ignored_folders
-from leapp.build.dask_worker import STAGES, Job, build_pipeline, read_objects, sound_objects
+from leapp.build.dask_worker import STAGES, TAKEN, Job, build_pipeline, read_objects, sound_objects
 from leapp.build.result import PipelineResult, Stage
 from leapp.build.store import Store
 from leapp.bundle import read, write
@@ -97,7 +97,7 @@ class DaskCluster:
         self._digests = FileDigests(self._store.root / "stats" / "files.json")
         self._token = secrets.token_hex(4)
         self._lock = threading.Lock()
-        self._orders: dict[str, Order] = {}
+        self._orders: dict[str, _Begun] = {}
         self._facts: dict[Path, dict[str, str]] = {}
         self._lost = ""
         self._over = threading.Event()
@@ -138,15 +138,16 @@ class DaskCluster:
             WorkerDiffersError: what a worker read is not what lies here, or it has another LEAPP.
         """
         why = ""
+        begun = _Begun(order)
         for attempt in range(_ATTEMPTS):
-            answer = self._built(order, attempt)
+            answer = self._built(begun, attempt)
             arrived = time.monotonic()
             self._require_alive(order)
             if answer.result.error is not None:
                 if isinstance(answer.result.error, BuildCancelledError) and not order.cancel.is_set():
                     why = f"the worker {answer.worker} gave it up"
                     continue
-                return self._failure(order, answer)
+                return self._failure(begun, answer)
             self._require_same_files(order, answer)
             folder = order.scratch / order.plan.name
             folder.mkdir(parents=True)
@@ -156,20 +157,21 @@ class DaskCluster:
                 why = str(error)
                 shutil.rmtree(folder)
                 continue
-            # Not the time for which it waited for a worker: that says nothing of the pipeline.
-            wall_s = answer.result.wall_s + time.monotonic() - arrived
+            # Not the time for which it waited for a first worker: that says nothing of the pipeline.
+            wall_s = begun.wall_s(answer) + time.monotonic() - arrived
             result = replace(answer.result, plan=order.plan, wall_s=wall_s)
             return Made(folder, result, answer.reads, answer.wall_s, answer.not_kept)
         raise self._lost_error(order, why)
 
     # --- a task ---
 
-    def _built(self, order: Order, attempt: int) -> Answer:
+    def _built(self, begun: _Begun, attempt: int) -> Answer:
+        order = begun.order
         plan = order.plan
         number = f"{self._token}-{plan.name}-{plan.version}-{attempt}"
         data = pickle.dumps(self._job(order, number))
         with self._lock:
-            self._orders[number] = order
+            self._orders[number] = begun
         order.on_stage(plan, Stage.WAITING)
         # What fails on one worker, such as for a full disk, may go well on the next.
         future = self._client.submit(build_pipeline, data, key=f"leapp-build-{number}", pure=False, retries=1)
@@ -220,15 +222,16 @@ class DaskCluster:
     def _on_stage(self, event: tuple[float, Mapping[str, str]]) -> None:
         _, told = event
         with self._lock:  # what comes after the end of a pipeline is not told
-            order = self._orders.get(told["job"])
-            if order is not None:
-                order.on_stage(order.plan, Stage(told["stage"]))
+            begun = self._orders.get(told["job"])
+            if begun is not None:
+                begun.on_stage(told["stage"], told["worker"])
 
-    def _failure(self, order: Order, answer: Answer) -> PipelineResult:
+    def _failure(self, begun: _Begun, answer: Answer) -> PipelineResult:
+        order = begun.order
         if answer.log:
             order.log.parent.mkdir(parents=True, exist_ok=True)
             order.log.write_bytes(answer.log)
-        return replace(answer.result, plan=order.plan)
+        return replace(answer.result, plan=order.plan, wall_s=begun.wall_s(answer))
 
     # --- what can go wrong with a cluster ---
 
@@ -343,6 +346,34 @@ class DaskCluster:
             self._require_alive(order)
             return {}
         return answers
+
+
+@dataclass
+class _Begun:
+    """What is known here of one pipeline's way through the workers."""
+
+    order: Order
+    worker: str = ""
+    """The one that is at it."""
+    since: float = 0.0
+    """When the first one began, by the clock of this machine."""
+    again: bool = False
+    """Some worker did not finish it."""
+
+    def on_stage(self, stage: str, worker: str) -> None:
+        """A worker has told a stage, or that it took the pipeline, perhaps over from another one."""
+        if stage != TAKEN:
+            self.order.on_stage(self.order.plan, Stage(stage))
+            return
+        if self.worker:
+            self.again = True
+            self.order.on_stage(self.order.plan, Stage.LOST)
+        self.since = self.since or time.monotonic()
+        self.worker = worker
+
+    def wall_s(self, answer: Answer) -> float:
+        """How long it took until the answer: all of it, where more than one worker was at it."""
+        return max(answer.result.wall_s, time.monotonic() - self.since) if self.again else answer.result.wall_s
 
 
 class _UnobtainableError(Exception):

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 STAGES: Final = "leapp-build"
 """Topic of the scheduler under which stages are told."""
+TAKEN: Final = "taken"
+"""Told in a stage's place, before all of them: this worker has begun."""
 _IDLE_S: Final = 60.0
 """So long a warm interpreter waits for the next pipeline; it holds some 300 MB."""
 _WATCH_S: Final = 0.1
@@ -137,6 +139,7 @@ def build_pipeline(data: bytes) -> bytes:
 
 def _answer(job: Job, worker: Any, place: Path, cancel: threading.Event, warm: WarmStarter | None) -> Answer:
     address, started = worker.address, time.monotonic()
+    worker.log_event(STAGES, {"job": job.number, "stage": TAKEN, "worker": address})
     cache = Cache(default_root(os.environ))
     digests = FileDigests(cache.root / "stats" / "files.json")
     plan = replace(
@@ -150,7 +153,7 @@ def _answer(job: Job, worker: Any, place: Path, cancel: threading.Event, warm: W
         return _failed(address, _result(plan, error), b"")
 
     def on_stage(_plan: PipelinePlan, stage: Stage) -> None:
-        worker.log_event(STAGES, {"job": job.number, "stage": stage.value})
+        worker.log_event(STAGES, {"job": job.number, "stage": stage.value, "worker": address})
 
     log = place / "session.log"
     scratch = place / "scratch"

@@ -7,9 +7,10 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from leapp.build._messages import exit_code_of, head_json
+from leapp.errors import OnlyNodeError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from leapp._spec import JSON
@@ -23,6 +24,8 @@ class Stage(StrEnum):
     """What a pipeline is at, in order."""
 
     WAITING = "waiting"
+    LOST = "its worker was lost or failed; another one begins anew"
+    """On a cluster alone, before it is traced once more."""
     TRACING = "tracing and exporting"
     CHECKING = "checking"
     PROBING = "probing with other data"
@@ -154,3 +157,34 @@ class PipelineResult:
             "wall_s": round(self.wall_s, 3),
             "peak_memory_bytes": self.peak_memory_bytes,
         }
+
+
+class WithoutNode:
+    """Results of ``--only`` whose pipelines have no such node: errors where no pipeline has it, else of no interest."""
+
+    def __init__(self) -> None:
+        self._apart: list[tuple[PipelineResult, Callable[[PipelineResult], None]]] = []
+        self.left_out: tuple[str, ...] = ()
+        """Pipelines that another one made uninteresting, once all is settled."""
+
+    def after(self, on_result: Callable[[PipelineResult], None]) -> Callable[[PipelineResult], None]:
+        """Tell results as they come, but for those of which only the end shows whether they are errors."""
+
+        def told(result: PipelineResult) -> None:
+            if isinstance(result.error, OnlyNodeError):
+                self._apart.append((result, on_result))
+            else:
+                on_result(result)
+
+        return told
+
+    def settled(self, results: Sequence[PipelineResult]) -> list[PipelineResult]:
+        """The results that count, when all are there; those that were held back and count are told now."""
+        others = [each for each in results if not isinstance(each.error, OnlyNodeError)]
+        if any(each.error is None or each.checks for each in others):  # nothing else would have been checked
+            lacking = [each.plan for each in results if isinstance(each.error, OnlyNodeError)]
+            self.left_out = tuple(f"{plan.name} {plan.version}" for plan in lacking)
+            return others
+        for result, on_result in self._apart:
+            on_result(result)
+        return [*results]

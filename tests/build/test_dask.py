@@ -23,6 +23,7 @@ from leapp._canonical import sha256_file
 from leapp.build.cache import Cache
 from leapp.build.plan import BuildPlan, make_plan
 from leapp.build.reproduce import chosen
+from leapp.build.result import Stage
 from leapp.build.run import build
 from leapp.bundle import read
 from leapp.errors import (
@@ -46,7 +47,7 @@ KilledWorker = pytest.importorskip("distributed.scheduler").KilledWorker
 
 from leapp.build import dask_cluster  # noqa: E402  # needs Dask
 from leapp.build.dask_cluster import NO_WORKERS, DaskCluster, _pieces  # noqa: E402
-from leapp.build.dask_worker import StoredFile, _portable, differing  # noqa: E402
+from leapp.build.dask_worker import TAKEN, StoredFile, _portable, differing  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 GONE_S = 20.0
@@ -279,15 +280,40 @@ def test_the_work_of_a_killed_worker_is_done_by_another(
     monkeypatch.setenv("STARTED", str(started))
     results: list[PipelineResult] = []
     plan = plan_of(project, place / "killed", "slow")
-    thread = threading.Thread(target=lambda: results.extend(built(plan, cluster)))
+    stages: list[str] = []
+    told = {"on_stage": lambda _plan, stage: stages.append(stage.value)}
+    thread = threading.Thread(target=lambda: results.extend(built(plan, cluster, **told)))
+    began = time.monotonic()
     thread.start()
     session = wait_for(started)
+    time.sleep(3.0)
+    lost_s = 3.0
     os.kill(worker_of(session, cluster), signal.SIGKILL)
     assert_gone(session)
     thread.join(240)
     assert [result.error for result in results] == [None]
     assert results[0].published
     assert read.verify(place / "killed" / "slow" / "1.0.0").ok
+    # Why it begins once more is told, and the time is that of all of it.
+    assert stages[:4] == ["waiting", "tracing and exporting", Stage.LOST.value, "tracing and exporting"]
+    assert stages.count(Stage.LOST.value) == 1
+    assert lost_s < results[0].wall_s < time.monotonic() - began
+
+
+def test_the_time_of_a_pipeline_that_was_begun_anew_is_the_whole_time() -> None:
+    stages: list[Stage] = []
+    order: Any = SimpleNamespace(plan=None, on_stage=lambda _plan, stage: stages.append(stage))
+    answer: Any = SimpleNamespace(result=SimpleNamespace(wall_s=2.0))
+    begun = dask_cluster._Begun(order)
+    begun.on_stage(TAKEN, "tcp://a:1")
+    begun.on_stage("tracing and exporting", "tcp://a:1")
+    begun.on_stage("tracing and exporting", "tcp://a:1")  # once more, with what the first time showed
+    assert stages == [Stage.TRACING, Stage.TRACING]
+    begun.since -= 60.0
+    assert begun.wall_s(answer) == 2.0
+    begun.on_stage(TAKEN, "tcp://b:1")
+    assert stages[2:] == [Stage.LOST]
+    assert 60.0 <= begun.wall_s(answer) < 70.0
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
