@@ -23,7 +23,7 @@ from leapp.errors import (
 )
 from leapp.pipeline.copied import played, unseen_copies
 from leapp.pipeline.ticks import TracedTicks, rounds
-from leapp.replay import NodeReport, cause_lines
+from leapp.replay import NodeReport, causes_text
 from leapp.report.facts import collect
 from leapp.report.page import draw as page_of
 from leapp.runtime.check import TracedRun, check_pipeline
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
     from leapp._spec import ExportFormat, PipelineSpec
     from leapp.export._backend import Runnable
-    from leapp.replay import Cause
     from leapp.runtime.check import PipelineReport
     from leapp.trace.session import Session
 
@@ -87,7 +86,7 @@ def _compiled(session: Session, options: CompileOptions) -> CompileResult:
             try:
                 manifest, report, failed = write_node(node, staging, options, loaded)
             except NotReplayableError as error:
-                raise NotReplayableError(**{**error.facts, "seen": _seen(causes)}) from None
+                raise NotReplayableError(**{**error.facts, "seen": causes_text(causes)}) from None
             errors.extend(failed)
             manifests.append(manifest)
             if report.formats:
@@ -125,11 +124,6 @@ def _compiled(session: Session, options: CompileOptions) -> CompileResult:
 _FIRST: Final = "What the trace warned of stands first, the likeliest cause at the top: see to that before all else. "
 
 
-def _seen(causes: Sequence[Cause]) -> str:
-    """Warnings of a trace, as an error begins with them."""
-    return "".join(f"{line}\n" for line in cause_lines(causes))
-
-
 def _entries_agree(session: Session, node: PreparedNode) -> list[LeappError]:
     """Entries of one node must be one computation; a constant that moved between them was frozen from the data."""
     if not node.has_graph:
@@ -140,7 +134,7 @@ def _entries_agree(session: Session, node: PreparedNode) -> list[LeappError]:
         assert entry.graph is not None
         found = difference(first, entry.graph)
         if found is not None:
-            seen = _seen(session.escapes.causes(node.spec.name, found.source))
+            seen = causes_text(session.escapes.causes(node.spec.name, found.source))
             return [
                 RecordingsDifferError(
                     node=node.spec.name,

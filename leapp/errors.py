@@ -201,7 +201,7 @@ class OutputBeforeInputError(TraceError):
 class OutputNotTracedError(TraceError, TypeError):
     """A declared output carries no recorded value."""
 
-    what = "Node {node!r}: output {port!r} is a plain {kind}; no recorded operation leads to it ({where})."
+    what = "{seen}Node {node!r}: output {port!r} is a plain {kind}; no recorded operation leads to it ({where})."
     remedy = (
         "Compute it from what annotate.input_tensors() returned: of an array, in a nesting too, only what it returned is "
         "traced, not the array that was handed in. Where the trace was lost, a warning above names the "
@@ -213,7 +213,7 @@ class OutputNotTracedError(TraceError, TypeError):
 class StateNotTracedError(OutputNotTracedError):
     """The next value of a state carries no recorded value."""
 
-    what = "Node {node!r}: the next value of state {port!r} is a plain {kind}; no recorded operation leads to it ({where})."
+    what = "{seen}Node {node!r}: the next value of state {port!r} is a plain {kind}; no recorded operation leads to it ({where})."
     remedy = (
         "Compute it from what annotate.input_tensors() and annotate.state_tensors() returned; where the trace was lost, a "
         "warning above names the call. A next value that is meant to be the same at every tick is made by a recorded "
@@ -233,7 +233,7 @@ class StaleValueError(ForeignValueError):
 
     what = "A value that an earlier entry of node {user!r} computed was used in it again at {where}: it is state."
     remedy = (
-        "Declare it: x = annotate.state_tensors({user!r}, {{'x': x}}), and annotate.update_state({user!r}, {{'x': next}}) "
+        "Declare it: {state} = annotate.state_tensors({user!r}, {{{state!r}: {state}}}), and annotate.update_state({user!r}, {{{state!r}: next}}) "
         "before the outputs. Registered buffers of an nn.Module: annotate.module({user!r}, module) in every entry."
     )
 
@@ -523,7 +523,23 @@ class UnseenWriteWarning(UntracedOpWarning):
         "{op} at {where} writes a traced value of node {node!r} into a plain array, of which NumPy tells nobody; what "
         "the array holds is frozen in the export."
     )
-    remedy = "Make the array inside the node with np.array(), np.copy() or np.zeros(), whose writes are seen, or declare it as an input."
+    remedy = (
+        "Make the array inside the node with np.array(), np.copy() or np.zeros(), whose writes are seen, or declare it as "
+        "an input; as state (annotate.state_tensors), where it outlives the node."
+    )
+
+
+class UnseenStateWarning(UnseenWriteWarning):
+    """A traced value was assigned to elements of a plain array that outlives the node: it is state."""
+
+    what = (
+        "{op} at {where} writes a traced value of node {node!r} into {array}, a plain array that outlives the node: it is "
+        "state, and what it holds is frozen in the export."
+    )
+    remedy = (
+        "Declare it: {array} = annotate.state_tensors({node!r}, {{{state!r}: {array}}}) before it is used, whose writes "
+        "are seen, and annotate.update_state({node!r}, {{{state!r}: {array}}}) before the outputs."
+    )
 
 
 class NoTwinWarning(UntracedOpWarning):
@@ -548,7 +564,7 @@ class HiddenStateWarning(LeappWarning):
 
     what = "A tensor or array that outlives node {node!r} is written at {where} and its old content reaches an output."
     remedy = (
-        "Declare it: x = annotate.state_tensors({node!r}, {{'x': x}}), and annotate.update_state({node!r}, {{'x': next}}) "
+        "Declare it: {state} = annotate.state_tensors({node!r}, {{{state!r}: {state}}}), and annotate.update_state({node!r}, {{{state!r}: next}}) "
         "before the outputs; for registered buffers of an nn.Module, annotate.module({node!r}, module) does both. Where it is "
         "cleared first (x.zero_()), x = annotate.register_buffer({node!r}, x) before that lets the clearing be seen."
     )

@@ -72,6 +72,11 @@ def cause_lines(causes: Sequence[Cause]) -> list[str]:
     return lines
 
 
+def causes_text(causes: Sequence[Cause]) -> str:
+    """The same as an error begins with them; empty where there are none."""
+    return "".join(f"{line}\n" for line in cause_lines(causes))
+
+
 @dataclass(frozen=True, slots=True)
 class FormatReport:
     """One artifact: its ports, or why it could not be run at all."""

@@ -2,16 +2,20 @@
 
 import math
 import warnings
+from collections import deque
 
+import numpy as np
 import pytest
 import torch
 
 import leapp
 from leapp import _api, annotate, errors
 from leapp._spec import NodeSpec, Port, TensorSpec
+from leapp.build.first import _warned
 from leapp.replay import Cause, FormatReport, NodeReport, replay
 from leapp.report.outcomes import suites
 from leapp.trace import current as sessions
+from leapp.trace.escapes import state_name
 
 WEIGHT = torch.arange(12.0).reshape(3, 4) / 10
 DROPOUT = torch.nn.Dropout(0.5)
@@ -56,14 +60,13 @@ def refused(computation, path, *, arrays=False, entries=3):
     """The error that compiling a few entries on fresh inputs ends with; warnings go unheard, as they do in a build."""
     generator = torch.Generator().manual_seed(1)
     leapp.start("demo", save_path=path)
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), pytest.raises(errors.LeappError) as raised:
         warnings.simplefilter("ignore")
         for _ in range(entries):
             x = torch.randn(4, generator=generator)
             x = annotate.input_tensors("n", {"x": x.numpy() if arrays else x})
             annotate.output_tensors("n", {"y": computation(x)}, export_with="torchscript")
-    leapp.stop()
-    with pytest.raises(errors.LeappError) as raised:
+        leapp.stop()
         leapp.compile_graph(visualize=False)
     return raised.value
 
@@ -194,3 +197,87 @@ def test_a_recording_that_cannot_be_replayed_says_what_the_trace_warned_of():
         node="n", port="y", detail="it is off", signs="", seen="float() at a.py:1 reads\n"
     )
     assert str(error).startswith("float() at a.py:1 reads\nNode 'n': the recorded graph")
+
+
+HISTORY = np.zeros((3, 4), np.float32)
+STATE_WEIGHT = np.arange(36, dtype=np.float32).reshape(3, 12) / 9
+
+
+def by_ring(x):
+    HISTORY[:-1] = HISTORY[1:]
+    HISTORY[-1] = x  # here
+    return STATE_WEIGHT @ HISTORY.ravel() + x[:3]
+
+
+def by_ring_alone(x):
+    HISTORY[:-1] = HISTORY[1:]
+    HISTORY[-1] = x  # here
+    return STATE_WEIGHT @ HISTORY.ravel()
+
+
+@pytest.mark.parametrize(
+    ("computation", "error"),
+    [(by_ring, errors.RecordingsDifferError), (by_ring_alone, errors.OutputNotTracedError)],
+)
+def test_a_ring_buffer_outside_the_node_is_called_state_at_the_line_that_writes_it(computation, error, tmp_path):
+    HISTORY[:] = 0
+    found = refused(computation, tmp_path, arrays=True)
+    assert type(found) is error
+    first = str(found).splitlines()[0]
+    assert first.startswith("HISTORY[-1] = x at ")
+    assert f"test_causes.py:{line_of(computation)}" in first
+    assert "it is state" in first
+    assert "HISTORY = annotate.state_tensors('n', {'HISTORY': HISTORY})" in first
+
+
+def test_what_the_remedy_of_a_ring_buffer_says_works(tmp_path):
+    history = np.zeros((3, 4), np.float32)
+    leapp.start("demo", save_path=tmp_path)
+    for seed in range(4):
+        x = annotate.input_tensors("n", {"x": np.random.default_rng(seed).normal(size=4).astype(np.float32)})
+        history = annotate.state_tensors("n", {"history": history})
+        history[:-1] = history[1:]
+        history[-1] = x
+        y = STATE_WEIGHT @ history.ravel()
+        annotate.update_state("n", {"history": history})
+        annotate.output_tensors("n", {"y": y}, export_with="torchscript")
+    leapp.stop()
+    assert leapp.compile_graph(visualize=False)
+
+
+def test_an_array_made_in_the_node_is_no_state(tmp_path):
+    def computation(x):
+        row = np.frombuffer(bytearray(16), np.float32)
+        row[:] = x
+        return STATE_WEIGHT[:, :4] @ row + x[:3]
+
+    first = str(refused(computation, tmp_path, arrays=True)).splitlines()[0]
+    assert "writes a traced value" in first
+    assert "Make the array inside the node" in first
+
+
+def test_a_remedy_names_no_state_as_an_input_is_called(tmp_path):
+    kept = deque([np.zeros(4, np.float32)] * 3, maxlen=3)
+
+    def computation(x):
+        kept.append(x)
+        return STATE_WEIGHT @ np.concatenate(kept)
+
+    x = np.ones(4, np.float32)
+    leapp.start("demo", save_path=tmp_path)
+    with pytest.raises(errors.StaleValueError, match=r"x_state = annotate.state_tensors\('n', {'x_state': x_state}\)"):
+        for _ in range(2):
+            traced = annotate.input_tensors("n", {"x": x})
+            annotate.output_tensors("n", {"y": computation(traced)})
+
+
+@pytest.mark.parametrize(("inputs", "name"), [((), "x"), (("x",), "x_state"), (("x", "x_state"), "x_state2")])
+def test_the_name_of_a_state_is_a_free_one(inputs, name):
+    assert state_name(inputs) == name
+
+
+def test_a_build_notes_what_to_do_about_a_lost_wire():
+    lost = errors.WireLostWarning(node="n", port="last", source="n/action", where="a.py:7")
+    (note,) = _warned({"warnings": [{"class": "WireLostWarning", "text": str(lost)}], "escapes": []})
+    assert "so the wire is lost (a.py:7). Move that computation into a node, or call annotate.mirror_leapp_tags" in note
+    assert "\n" not in note

@@ -218,8 +218,8 @@ def check(context: Context, traced: Traced) -> PipelineResult:
 
 
 def _warned(noted: Mapping[str, Any]) -> Iterator[str]:
-    """What a person who runs the script would have seen on the terminal, in one line each."""
-    lines = [str(each["text"]).partition("\n")[0] for each in noted["warnings"]]
+    """What a person who runs the script would have seen on the terminal, what to do about it too, in one line each."""
+    lines = [" ".join(str(each["text"]).split("\n")) for each in noted["warnings"]]
     lines += [
         f"Node {each['node']!r}: {each['op']} at {each['file']}:{each['line']} left the trace; what comes of it is "
         "fixed in the model."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import os
 import warnings
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from leapp.errors import (
     NoTwinWarning,
     RandomOpWarning,
     TraceEscapeWarning,
+    UnseenStateWarning,
     UnseenWriteWarning,
     UntracedOpWarning,
 )
@@ -25,7 +27,7 @@ from leapp.trace._syntax import node_at
 from leapp.trace.source import caller, innermost_frame, is_of_numpy, source_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Container, Mapping, Sequence
     from pathlib import Path
     from types import CodeType, FrameType
 
@@ -62,6 +64,12 @@ _SPELLING: Final = {
     "tolist": ".tolist()",
     "numpy": ".numpy()",
 }
+
+
+def state_name(inputs: Container[str], wanted: str = "x") -> str:
+    """A name for a state that no input of the node has."""
+    numbered = (f"{wanted}_state{'' if count == 1 else count}" for count in itertools.count(1))
+    return next(name for name in itertools.chain((wanted,), numbered) if name not in inputs)
 
 
 def spelled(op: str) -> str:
@@ -161,20 +169,29 @@ class EscapePolicy:
         """A NumPy call with a traced argument has no equivalent that could be recorded."""
         self._report(NoTwinWarning, "untraced", node, op, why=f" Reason: {why}." if why else "")
 
-    def unseen_write(self, made: Made, node: str) -> None:
+    def unseen_write(self, made: Made, node: str, inputs: Container[str] = ()) -> None:
         """A plain array becomes a constant; traced data were assigned to elements of it, as far as can be told."""
         if self._allowed("untraced", source_line(made.place, self.root).function):
             self._note(f"{READER}-allowed", node, made.function, made.place)
         else:
-            self._warn(UnseenWriteWarning, READER, node, made.function, made.place)
+            self._warn_of_write(made, node, inputs)
 
-    def made_by_reader(self, made: Made, node: str) -> None:
+    def _warn_of_write(self, made: Made, node: str, inputs: Container[str]) -> None:
+        if not made.outlives:
+            self._warn(UnseenWriteWarning, READER, node, made.function, made.place)
+            return
+        state = state_name(inputs, made.written.rpartition(".")[2])
+        self._warn(UnseenStateWarning, READER, node, made.function, made.place, array=made.written, state=state)
+
+    def made_by_reader(self, made: Made, node: str, inputs: Container[str] = ()) -> None:
         """A plain array becomes a constant that a call made which no hook saw, of traced data as far as can be told.
 
         The line that made it is named. In a build the probe decides: an array that did not move is a note.
         """
         if self._allowed("untraced", source_line(made.place, self.root).function):
             self._note(f"{READER}-allowed", node, made.function, made.place)
+        elif made.written:
+            self._warn_of_write(made, node, inputs)
         elif made.of_list:
             self._warn(NoTwinWarning, READER, node, made.function.removeprefix("numpy."), made.place, why=_OF_LIST)
         else:
@@ -193,9 +210,9 @@ class EscapePolicy:
         effect = "the draw is part of the exported model" if recorded else "one draw is frozen in the export"
         self._report(RandomOpWarning, "random", node, op, effect=effect)
 
-    def hidden_state(self, node: str, place: Place) -> None:
-        """A tensor that outlives the node carries values from tick to tick."""
-        self._warn(HiddenStateWarning, "hidden-state", node, "a write", place)
+    def hidden_state(self, node: str, place: Place, state: str) -> None:
+        """A tensor that outlives the node carries values from tick to tick; ``state``: a name that it may have."""
+        self._warn(HiddenStateWarning, "hidden-state", node, "a write", place, state=state)
 
     def _report(
         self, warning: type[LeappWarning], key: str, node: str, op: str, place: Place | None = None, **facts: Any

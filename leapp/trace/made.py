@@ -75,6 +75,10 @@ class Made(NamedTuple):
     """What made it, as users know it: ``scipy.signal.savgol_filter``."""
     of_list: bool = False
     """Whether a ufunc or an operator of NumPy's made it: these take elements out of a list in C."""
+    written: str = ""
+    """The array, as the source names it, that traced data were assigned to elements of: ``place`` is that line."""
+    outlives: bool = False
+    """Whether that array is older than the entry of the node, for all that is known."""
 
 
 # --- what the core calls -------------------------------------------------------------------------------------------
@@ -180,6 +184,8 @@ def where_made(array: np.ndarray[Any, Any]) -> Made | None:
         return None
     origin = _read_by(note)
     shown = origin or note
+    if isinstance(shown, _Write):
+        return shown.made
     site = shown.site if isinstance(shown, _Note) else shown
     assert site is not None  # only _ITSELF has none
     if isinstance(site.node, ast.Compare) and array.dtype != np.bool_:
@@ -227,8 +233,7 @@ def where_written(array: np.ndarray[Any, Any]) -> Made | None:
                 and _owner_of(there[0]) is owner
                 and first_traced(frame, store.mentions) is not None
             ):
-                place = Place(frame.f_code, store.line, frame.f_globals.get("__name__", ""))
-                return Made(place, reads_trace=True, function=store.text)
+                return _write_of(frame, store, array)
         frame = frame.f_back
     return None
 
@@ -315,6 +320,23 @@ class _Note:
         """What made it, where it can be told at that moment only."""
         self.of_list = False
         """Whether it is what a ufunc or an operator made of a list."""
+
+
+class _Write(_Note):
+    """Traced data were assigned to elements of a plain array, and came in through it."""
+
+    __slots__ = ("made",)
+
+    def __init__(self, made: Made) -> None:
+        super().__init__(None)
+        self.made = made
+
+
+def _write_of(frame: FrameType, store: _Store, array: np.ndarray[Any, Any]) -> Made:
+    place = Place(frame.f_code, store.line, frame.f_globals.get("__name__", ""))
+    # Of memory that NumPy did not allocate nobody knows how old it is.
+    outlives = _note_of(array) is None and _owner_of(array).base is None
+    return Made(place, reads_trace=True, function=store.text, written=".".join(store.target), outlives=outlives)
 
 
 class _ThreadState(threading.local):
@@ -477,7 +499,7 @@ def _carried(frame: FrameType, mentions: Collection[tuple[str, ...]]) -> _Note |
         if store.target in mentions and first_traced(frame, store.mentions) is not None:
             there = values_of(frame, (store.target,))
             if there and type(there[0]) is np.ndarray:
-                return _ITSELF
+                return _Write(_write_of(frame, store, there[0]))
     return None
 
 

@@ -31,6 +31,7 @@ from leapp.errors import (
     WireLostWarning,
 )
 from leapp.graph._base import NodeGraph
+from leapp.replay import causes_text
 from leapp.trace import generators
 from leapp.trace._arrays import has_torch_dtype, is_array, owner_of, tensor_of
 from leapp.trace._lineage import PortId, Value, plain_class, value_of
@@ -40,6 +41,7 @@ from leapp.trace.alias import old_content_is_read
 from leapp.trace.array_class import TracedNpArray, plain_array, wrapped
 from leapp.trace.constants import Constants, byte_range, no_hooks, plain, same_bytes
 from leapp.trace.copies import keep_copies
+from leapp.trace.escapes import state_name
 from leapp.trace.made import is_noted, where_made, where_written
 from leapp.trace.module_state import Buffer, check_none_came, is_watchable, registered
 from leapp.trace.recorder import NO_MEMORY, OpInfo, Recorder, free_name
@@ -165,7 +167,8 @@ class Recording:
         """The error for a value of another node that a call of this one took."""
         owner = value.recording.name if value.recording is not None else str(value.origin)
         if owner == self.name:
-            return StaleValueError(owner=owner, user=self.name, where=self.where(place))
+            state = state_name(self._inputs)
+            return StaleValueError(owner=owner, user=self.name, where=self.where(place), state=state)
         return ForeignValueError(owner=owner, user=self.name, where=self.where(place))
 
     def random_state(self) -> torch.Tensor:
@@ -508,7 +511,7 @@ class Recording:
         """Whether a plain array was made while the node was open; names the call that made it of traced data."""
         found = where_made(array)
         if found is not None and found.reads_trace and not self._is_meant(array):
-            self.session.escapes.made_by_reader(found, self.name)
+            self.session.escapes.made_by_reader(found, self.name, self._inputs)
         return found is not None or self._is_of_new_tensor(array)
 
     def is_new(self, array: Any) -> bool:
@@ -582,7 +585,7 @@ class Recording:
             seen = made_inside is not None or self._is_meant(array) or self.sees_trace(array)
             written = None if seen else where_written(array)
             if written is not None:
-                self.session.escapes.unseen_write(written, self.name)
+                self.session.escapes.unseen_write(written, self.name, self._inputs)
             made_inside = here or made_inside
         backwards = tuple(axis for axis, stride in enumerate(array.strides) if stride < 0)
         if not backwards:
@@ -826,7 +829,11 @@ class Recording:
             if isinstance(leaf.tensor, np.ndarray):
                 self.made_here(leaf.tensor)
             raise missing(
-                node=self.name, port=leaf.port, kind=f"{kind.__module__}.{kind.__qualname__}", where=self.where(place)
+                node=self.name,
+                port=leaf.port,
+                kind=f"{kind.__module__}.{kind.__qualname__}",
+                where=self.where(place),
+                seen=causes_text(self.session.escapes.causes(self.name)),
             )
         if value.recording is not self:
             raise self.foreign(value, place)
@@ -905,7 +912,7 @@ class Recording:
             if not is_read:
                 constant.forget()
             if constant.node in outside and (is_read or self.constants.computed_of(constant)):
-                self.session.escapes.hidden_state(self.name, place)
+                self.session.escapes.hidden_state(self.name, place, state_name(self._inputs))
 
     def _sources(self) -> dict[str, SourceLine]:
         root = self.session.root

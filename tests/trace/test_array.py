@@ -1102,8 +1102,10 @@ def test_a_write_into_a_plain_array_is_named_where_it_stands(record, function):
         record(lambda x: function(x), *arrays((3,)))
 
 
-def test_what_is_computed_from_such_an_array_is_named(record):
-    with pytest.warns(errors.UntracedOpWarning, match=r"scratch \* 2 at tests/trace/test_array.py:\d+ took a traced"):
+def test_where_something_was_computed_from_such_an_array_the_write_is_named(record):
+    with pytest.warns(
+        errors.UnseenWriteWarning, match=r"scratch\[0\] = .* at tests/trace/test_array.py:\d+ writes a traced"
+    ):
         record(lambda x: filled_buffer(x), *arrays((3,)))
 
 

@@ -256,8 +256,8 @@ def test_the_remedies_of_hidden_state_work(make_session):
         enter(session, "n", {"x": x}, lambda x: {"y": model(x) + total.add_(x)})
     text = str(caught[0].message)
     assert "annotate.module('n', module)" in text
-    assert "x = annotate.state_tensors('n', {'x': x})" in text
-    assert "annotate.update_state('n', {'x': next})" in text
+    assert "x_state = annotate.state_tensors('n', {'x_state': x_state})" in text  # x is an input
+    assert "annotate.update_state('n', {'x_state': next})" in text
     session.stop()
 
     session = make_session()
@@ -285,7 +285,7 @@ def test_the_remedies_of_hidden_state_work(make_session):
 def test_the_remedy_of_a_value_that_was_kept_works(make_session):
     session = make_session()
     hidden = torch.zeros(2)
-    with pytest.raises(errors.StaleValueError, match=r"annotate.state_tensors\('n', {'x': x}\)"):
+    with pytest.raises(errors.StaleValueError, match=r"annotate.state_tensors\('n', {'x_state': x_state}\)"):
         for _ in range(2):
             x = torch.ones(2)
             session.input_tensors("n", {"x": x})
