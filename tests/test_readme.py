@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from leapp import cli, errors
+
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text("utf-8")
 
@@ -205,3 +207,10 @@ def test_the_two_lines_install_pinned_versions_only():
         installs = re.findall(r"pip install (.+?)(?:&&|$)", command)
         assert installs
         assert all("-c constraints.txt" in install for install in installs)
+
+
+def test_the_exit_codes_are_those_of_the_command_and_of_all_errors():
+    listed = {int(code) for code in re.findall(r"^\| (\d+) \| ", README, re.MULTILINE)}
+    helped = {int(code) for code in re.findall(r"^  (\d+) ", cli._EXIT_CODES, re.MULTILINE)}
+    classes = [each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, errors.LeappError)]
+    assert {0, 130} | {each.exit_code for each in classes} == listed == helped
