@@ -43,6 +43,7 @@ _NOT_CONTENT: Final = frozenset(
 _HIDDEN_CODE: Final = (".pth", ".egg-link")
 _LOOSE_CODE: Final = (".py", ".so")
 _CUSTOM: Final = frozenset({"sitecustomize.py", "usercustomize.py"})
+_INSTALLERS: Final = frozenset(f"package {name}" for name in ("pip", "setuptools", "wheel", "uv", "virtualenv"))
 OWN: Final = "leapp_build"
 """This package, in the names of folders."""
 _JUDGES: Final = re.compile(r"pydantic(_core)?-[^-]+\.dist-info")
@@ -118,8 +119,13 @@ def differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     """What is not as it was, one line each: the shorter values are shown.
 
     What both have comes first, and tells most: another environment may lack dozens of packages, and another torch.
+    Of packages, those that only install others come last.
     """
-    names = sorted(before.keys() | now.keys(), key=lambda name: (name not in before or name not in now, name))
+
+    def weight(name: str) -> tuple[bool, bool, str]:
+        return name not in before or name not in now, name in _INSTALLERS, name
+
+    names = sorted(before.keys() | now.keys(), key=weight)
     return [_difference(name, before.get(name), now.get(name)) for name in names if before.get(name) != now.get(name)]
 
 

@@ -6,9 +6,9 @@ them are as they were. Only what was proved is kept: the reproduction ran in a f
 recorded, and gave the same bytes.
 
 Below the cache folder: ``objects/`` (``leapp.build.store``), ``actions/`` by first key, ``last/`` by pipeline with the
-facts of its last build, which say why one is built again, ``locks/``, ``stats/`` (digests of files that stand) and
-``known/`` (what was found true of manifests and locks). A cache that cannot be read or written costs time and never a
-build.
+time of its last build, and by pipeline and project with its facts, which say why one is built again, ``locks/``,
+``stats/`` (digests of files that stand) and ``known/`` (what was found true of manifests and locks). A cache that
+cannot be read or written costs time and never a build.
 """
 
 from __future__ import annotations
@@ -337,11 +337,19 @@ class Cache:
         try:
             return self.restore(plan, found)
         except StoreObjectError as error:
-            why, changes = f"the cache lost a file of it: {error.facts['why']}", (str(error),)
+            why, changes = self._of_lost(found, error)
         except LockNotMetError as error:
             return PipelineResult(plan, error=error, cache=CacheNote("restored", built=found.built))
         facts = self._facts(plan)
         return Miss(why, changes, _key(facts), facts)
+
+    def _of_lost(self, hit: Hit, error: StoreObjectError) -> tuple[str, tuple[str, ...]]:
+        """Reason and changes on account of an object that cannot be had, with the name of the file that it was."""
+        digest = str(error.facts["digest"])
+        name = next(path for path, each in hit.files.items() if each == digest)
+        if self.store.was_damaged(digest):
+            return f"the cache's copy of {name} was damaged, and is dropped", (f"{name}, by its digest {digest}",)
+        return f"the cache no longer has {name}", (str(error),)
 
     def lookup(self, plan: PipelinePlan) -> Hit | Miss:
         """Whether what would be built is here; nothing is written. Never raises on account of the cache."""
@@ -363,7 +371,10 @@ class Cache:
         return Miss(_reason(newest), tuple(newest), key, facts)
 
     def _unknown(self, plan: PipelinePlan, facts: Mapping[str, str], key: str) -> Miss:
-        last = _read_json(self._last_path(plan))
+        record = self._action_path(key)
+        if os.path.lexists(record):
+            return Miss(f"its record in the cache is damaged, {record.relative_to(self.root)}", (), key, facts)
+        last = _read_json(self._facts_path(plan))
         before = last.get("facts")
         if not isinstance(before, dict):
             return Miss("it was not built here before", (), key, facts)
@@ -527,14 +538,12 @@ class Cache:
                 changed = differences(miss.facts, self._facts(plan))
                 changed += inputs.changes(plan.manifest.root, self._digests, ignored)
                 why = f"{changed[0]}, while it was built" if changed else ""
-            last: dict[str, JSON] = {
-                "schema": SCHEMA,
-                "not_kept": why,
-                "key": miss.key,
-                "facts": dict(miss.facts),
-                "wall_s": round(wall_s, 3),
-            }
-            write_whole(self._last_path(plan), canonical_json(last))
+            cost: dict[str, JSON] = {"schema": SCHEMA, "key": miss.key, "wall_s": round(wall_s, 3)}
+            write_whole(self._last_path(plan), canonical_json(cost))
+            # A version that `--version` gave is built once: the next build is held against the one before it.
+            if plan.version == (plan.manifest.own_version or plan.version):
+                last: dict[str, JSON] = {"schema": SCHEMA, "not_kept": why, "facts": dict(miss.facts)}
+                write_whole(self._facts_path(plan), canonical_json(last))
             if why:
                 return why
             files: dict[str, JSON] = {path: self.store.put_file(bundle / path) for path in scan(bundle).files}
@@ -669,8 +678,15 @@ class Cache:
         return self.root / "actions" / key[:2] / f"{key}.json"
 
     def _last_path(self, plan: PipelinePlan) -> Path:
+        """What a build costs, wherever its project lies: the machines of a sharded build have to agree on it."""
         place = plan.manifest.path.relative_to(plan.manifest.root).as_posix()
         return self.root / "last" / f"{sha256(canonical_json([plan.name, place]))[:32]}.json"
+
+    def _facts_path(self, plan: PipelinePlan) -> Path:
+        """What it was built from, in this very project: another one may have a pipeline of the same name."""
+        root = os.path.realpath(plan.manifest.root)
+        place = plan.manifest.path.relative_to(plan.manifest.root).as_posix()
+        return self.root / "last" / f"{sha256(canonical_json([plan.name, place, root]))[:32]}.json"
 
     def _entries(self, key: str) -> list[Any]:
         return _entries_of(_read_json(self._action_path(key)))

@@ -67,6 +67,7 @@ class Store:
     def __init__(self, root: Path) -> None:
         self.root = root
         self._objects = root / "objects"
+        self._damaged: set[str] = set()
 
     def path(self, digest: str) -> Path:
         """Where an object lies, or would. Raises ValueError for what is no digest."""
@@ -77,6 +78,10 @@ class Store:
     def has(self, digest: str) -> bool:
         """Whether an object is there. Its bytes are looked at when they are fetched."""
         return self.path(digest).is_file()
+
+    def was_damaged(self, digest: str) -> bool:
+        """Whether an object was found damaged when it was fetched, and was dropped for that."""
+        return digest in self._damaged
 
     def put_file(self, path: Path) -> str:
         """Take a copy of a file, unless its bytes are here; gives their digest. Raises OSError."""
@@ -111,6 +116,7 @@ class Store:
             raise StoreObjectError(digest=digest, folder=self.root, why="it is not there") from None
         if found != digest:
             target.unlink()
+            self._damaged.add(digest)
             self._drop(digest)
             raise StoreObjectError(digest=digest, folder=self.root, why=f"its bytes have the digest {found}")
         _touch(source)

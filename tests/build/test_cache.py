@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from build_projects import Project
 
 from leapp.build._facts import differences, plan_facts, tool_facts
 from leapp.build._file_digests import FileDigests
@@ -25,12 +27,10 @@ from leapp.build.reproduce import ReproductionRecord, Run
 from leapp.build.result import PipelineResult
 from leapp.bundle import write
 from leapp.cli import main, size
-from leapp.manifest.load import load_one
+from leapp.manifest.load import load, load_one
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from build_projects import Project
 
 PROVED = ReproductionRecord("0" * 64, ("inputs",), Inputs(Kind.RECORDED, ()), 1, (Run(("inputs",), None, "", (), 0.0),))
 
@@ -253,9 +253,39 @@ def test_a_damaged_record_is_no_record(cache: Cache, plan: PipelinePlan, damage:
     record.write_text(
         {"cut": text[:-9], "changed": text.replace('"artifacts": 1', '"artifacts": 2'), "foreign": "[]"}[damage]
     )
-    assert reason(cache, plan) == "the cache no longer has it"
+    assert reason(cache, plan) == f"its record in the cache is damaged, {record.relative_to(cache.root)}"
     keep(cache, plan)
     assert reason(cache, plan) == "hit"
+
+
+def test_reasons_are_told_against_the_same_project(cache: Cache, project: Project, plan: PipelinePlan) -> None:
+    keep(cache, plan)
+    other = Project(project.root.with_name("other"))
+    shutil.copytree(project.root, other.root)
+    other.manifests["a"] = other.root / "manifests/a.toml"
+    rewritten(other, '["torchscript"]', '["onnx"]')
+    assert reason(cache, other.plan("a")) == "it was not built here before"
+    rewritten(project, '["torchscript"]', '["onnx"]')
+    assert reason(cache, project.plan("a")).startswith("manifest export.formats")
+    assert cache.last(other.plan("a")) is not None  # what it costs is known all the same
+
+
+def test_a_version_for_one_release_is_not_the_last_build(cache: Cache, project: Project, plan: PipelinePlan) -> None:
+    keep(cache, plan)
+    (manifest,) = load([project.manifests["a"]], version="1.1.0-rc.1")
+    asked = make_plan([manifest], out=project.root / "dist", environment=os.environ).pipelines[0]
+    assert reason(cache, asked).startswith('manifest pipeline.version: "1.0.0" -> "1.1.0-rc.1"')
+    keep(cache, asked, "rc")
+    assert reason(cache, asked) == "hit"
+    rewritten(project, '["torchscript"]', '["onnx"]')
+    assert "version" not in reason(cache, project.plan("a"))
+
+
+def test_installers_of_packages_are_the_last_reason() -> None:
+    before = {"package pip": "23", "package torch": "1", "package a": "1"}
+    now = {"package pip": "26", "package torch": "2", "package b": "1"}
+    names = [each.partition(":")[0] for each in differences(before, now)]
+    assert names == ["package torch", "package pip", "package a", "package b"]
 
 
 def test_restored_is_what_was_built_and_then_nothing_is_written(cache: Cache, plan: PipelinePlan) -> None:
@@ -305,7 +335,13 @@ def test_a_damaged_object_is_a_miss_and_is_made_again(cache: Cache, plan: Pipeli
     path.write_text("MODEL")
     miss = cache.take(plan)
     assert isinstance(miss, Miss)
-    assert miss.reason.startswith("the cache lost a file of it: its bytes have the digest")
+    assert miss.reason == "the cache's copy of model.txt was damaged, and is dropped"
+    again = cache.take(plan)  # as a build looks once more before it starts
+    assert isinstance(again, Miss)
+    assert again.reason == miss.reason
+    other = Cache(cache.root).take(plan)  # another process finds nothing there
+    assert isinstance(other, Miss)
+    assert other.reason == "the cache no longer has model.txt"
     assert not plan.target.exists()
     folder, result = bundle_of(plan)
     assert cache.remember(plan, miss, folder, [read_of(plan)], result, wall_s=1) == ""
