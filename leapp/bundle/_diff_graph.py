@@ -55,6 +55,15 @@ class Graph:
         """The user's line that uses a constant first."""
         return next((self.source(op) for op in self.ops if op.get("op") == "get_attr" and op.get("target") == name), "")
 
+    def output_of_constant(self, name: str) -> str:
+        """The output that hands a constant out as it is; empty where none does."""
+        own = {op.get("id") for op in self.ops if op.get("op") == "get_attr" and op.get("target") == name}
+        for each in self.content.get("outputs", ()):
+            value = each.get("value")
+            if isinstance(value, Mapping) and value.get("ref") in own:
+                return str(each["name"])
+        return ""
+
 
 def parse_graph(data: bytes, path: Path) -> dict[str, Any]:
     """``graph.json`` from its bytes. Raises BundleFormatError where it is not in the form that we write."""

@@ -138,6 +138,8 @@ class Finding:
     """The same line of the second bundle, where its evidence has it."""
     values: Values | None = None
     """How the values of a tensor differ, where both could be read."""
+    output: str = ""
+    """Of a constant: the output that hands it out as it is, by which people know it."""
 
     @property
     def is_told(self) -> bool:
@@ -151,25 +153,30 @@ class Finding:
         notes = f"; {self.note}" if self.note and not self.is_told else ""
         return f"{where}{self.short()}{notes}{f' ({self.source})' if self.source else ''}"
 
+    @property
+    def named(self) -> str:
+        """The part, and the port by which people know it."""
+        return f"{self.part} (output {self.output!r})" if self.output else self.part
+
     def short(self) -> str:
         """As ``text``, without node, line, and a note beside what differs."""
         if self.is_told:
             return f"{self.part}: {self.note}"
         if self.first and self.second:
-            return f"{self.part}: {cut(self.first)} -> {cut(self.second)}"
+            return f"{self.named}: {cut(self.first)} -> {cut(self.second)}"
         if self.values is not None:
-            return f"{self.part}: {self.values.text()}"
+            return f"{self.named}: {self.values.text()}"
         if self.change is Change.DIFFERS:
-            return f"{self.part} {self.change}"
+            return f"{self.named} {self.change}"
         value = self.first or self.second
         what = "removed" if self.change is Change.ONLY_FIRST else "added"
-        return f"{self.part} {what}{f': {cut(value)}' if value else ''}"
+        return f"{self.named} {what}{f': {cut(value)}' if value else ''}"
 
     def brief(self) -> str:
         """As ``text``, with what it means in place of both sides."""
         where = f"node {self.node!r}: " if self.node else ""
         source = self.second_source or self.source
-        said = f"{self.part}: {self.note}" if self.note and self.change is Change.DIFFERS else self.short()
+        said = f"{self.named}: {self.note}" if self.note and self.change is Change.DIFFERS else self.short()
         return f"{where}{said}{f' ({source})' if source else ''}"
 
     def as_json(self) -> dict[str, JSON]:
@@ -179,6 +186,7 @@ class Finding:
             "kind": self.kind,
             "node": self.node,
             "part": self.part,
+            "output": self.output,
             "change": self.change.value,
             "first": self.first,
             "second": self.second,

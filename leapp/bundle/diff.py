@@ -270,14 +270,20 @@ def constant_name(finding: Finding) -> str:
     return name or finding.part
 
 
+def shown_constant(finding: Finding) -> str:
+    """The same for people: a counted name tells them nothing where an output hands the constant out."""
+    name = constant_name(finding)
+    return f"output {finding.output!r}" if finding.output and is_counted(name) else name
+
+
 def _constant_text(findings: Sequence[Finding]) -> str:
     """Names, the one that moved most first."""
     largest = sorted(findings, key=lambda each: -1.0 if each.values is None else -each.values.largest)
     largest.sort(key=lambda each: each.values is None)
     first = largest[0]
-    name = constant_name(first)
+    name = shown_constant(first)
     source = first.second_source or first.source
-    if source and is_counted(name):  # such a name tells people nothing
+    if source and is_counted(constant_name(first)):  # such a name tells people nothing
         name += f" ({source})"
     if first.values is not None:
         text = f"{name}, largest difference {first.values.largest:.2g}"
@@ -285,7 +291,7 @@ def _constant_text(findings: Sequence[Finding]) -> str:
         text = f"{name}: {first.first} -> {first.second}"
     else:
         text = name if first.change is Change.DIFFERS else f"{name} {first.change}"
-    others = [constant_name(each) for each in largest[1:]]
+    others = [shown_constant(each) for each in largest[1:]]
     return f"{text}; also {_some(others)}" if others else text
 
 
@@ -339,14 +345,20 @@ class _Findings:
         for name in sorted(before):
             source = first.source_of_constant(name)
             if name not in names:
-                yield _constant(new, name, Change.ONLY_FIRST, first=_type(before[name]), source=source)
+                output = first.output_of_constant(name)
+                yield _constant(new, name, Change.ONLY_FIRST, first=_type(before[name]), source=source, output=output)
                 continue
             source_now = second.source_of_constant(names[name])
             if name in moved:
-                yield _moved(new, before[name], after[moved[name]], values.get(name), source, source_now)
+                found = _moved(new, before[name], after[moved[name]], values.get(name), source, source_now)
+                output = second.output_of_constant(moved[name]) or first.output_of_constant(name)
+                yield replace(found, output=output)
         for name in sorted(set(after) - set(names.values())):
             source = second.source_of_constant(name)
-            yield _constant(new, name, Change.ONLY_SECOND, second=_type(after[name]), second_source=source)
+            output = second.output_of_constant(name)
+            yield _constant(
+                new, name, Change.ONLY_SECOND, second=_type(after[name]), second_source=source, output=output
+            )
 
     def _initial_values(self) -> Iterator[Finding]:
         paths = [self._first.initial_values, self._second.initial_values]

@@ -6,7 +6,7 @@ import textwrap
 from typing import TYPE_CHECKING, Final
 
 from leapp.bundle._diff_tools import plain_version
-from leapp.bundle.diff import Cause, Step, constant_name, explain, group_of
+from leapp.bundle.diff import Cause, Step, explain, group_of, shown_constant
 from leapp.report.text import Cell, counted
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def _what(finding: Finding) -> str:
 
 
 def _constant(finding: Finding) -> tuple[str, ...]:
-    name = constant_name(finding)
+    name = shown_constant(finding)
     values = finding.values
     if values is None:
         what = f"{finding.first or '-'} -> {finding.second or '-'}" if finding.first or finding.second else "-"

@@ -105,6 +105,37 @@ def test_a_constant_is_named_with_its_line(pair):
     assert "node 'estimator': constant '_tensor_constant0' differs (src/net.py:5)" in found.lines()[-1]
 
 
+@pytest.mark.parametrize(("target", "said"), [("_tensor_constant0", "output 'kp'"), ("gains.kp", "gains.kp")])
+def test_a_constant_that_an_output_hands_out_is_called_by_that_port(pair, target, said):
+    """A gain that stands in static_outputs has no name but the port's; one of a module keeps its own."""
+    handed = {"name": "kp", "dtype": "float32", "shape": [2], "value": {"ref": "scale"}}
+    computed = {"name": "y", "dtype": "float32", "shape": [2], "value": {"ref": "mul"}}
+
+    def graph(content):
+        content["ops"][0]["target"] = target
+        content["outputs"] = [computed, handed]
+
+    for folder, digest in zip(pair, "45", strict=True):
+        rewrite_json(folder / "nodes/estimator/graph.json", graph)
+        node_manifest(
+            folder, lambda manifest, digest=digest: manifest["constants"][0].update(name=target, sha256=digest * 64)
+        )
+    found = diff(*pair)
+    (finding,) = found.findings
+    assert (finding.part, finding.output) == (f"constant {target!r}", "kp")
+    assert finding.as_json()["output"] == "kp"
+    assert f"changed: {said}" in explain(found)[0]
+    assert f"constant {target!r} (output 'kp') differs" in found.lines()[-1]
+
+
+def test_a_constant_that_is_computed_with_is_no_output(pair):
+    a, b = pair
+    node_manifest(b, lambda manifest: manifest["constants"][0].update(sha256="5" * 64))
+    found = diff(a, b)
+    assert found.findings[0].output == ""
+    assert "changed: _tensor_constant0 (src/net.py:5)" in explain(found)[0]
+
+
 def test_a_constant_of_another_shape_says_so(pair):
     a, b = pair
     node_manifest(b, lambda manifest: manifest["constants"][0].update(shape=[3], dtype="float64"))
