@@ -473,5 +473,5 @@ def test_a_wrong_address_is_told(address: str, why: str) -> None:
 def test_a_missing_extra_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     monkeypatch.delitem(sys.modules, "leapp.build.dask_cluster")
-    with pytest.raises(MissingDependencyError, match=r"pip install 'leapp-build\[dask\]'"):
+    with pytest.raises(MissingDependencyError, match=r"pip install 'leapp-build\[dask\]"):
         import leapp.build.dask_cluster  # noqa: F401
