@@ -199,6 +199,23 @@ def test_a_recording_that_cannot_be_replayed_says_what_the_trace_warned_of():
     assert str(error).startswith("float() at a.py:1 reads\nNode 'n': the recorded graph")
 
 
+def by_rotation(x):
+    from scipy.spatial.transform import Rotation
+
+    matrix = Rotation.from_quat(x).as_matrix()
+    return matrix @ x[:3]  # here
+
+
+def test_a_constant_that_nobody_saw_being_made_is_told_as_such(tmp_path):
+    """Compiled code that fills memory of its own warns of nothing: the line that takes its result is what is known."""
+    pytest.importorskip("scipy")
+    text = str(refused(by_rotation, tmp_path, arrays=True))
+    assert text.startswith("Node 'n' was recorded 2 times")
+    assert f"test_causes.py:{line_of(by_rotation)}" in text
+    assert "what made the constant was not recorded" in text
+    assert "FunctionPatch" in text
+
+
 HISTORY = np.zeros((3, 4), np.float32)
 STATE_WEIGHT = np.arange(36, dtype=np.float32).reshape(3, 12) / 9
 

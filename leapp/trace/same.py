@@ -37,7 +37,7 @@ def difference(first: NodeGraph, second: NodeGraph) -> Found | None:
             return Found(text, source, _EVAL) if _learns(a) else Found(text, source)
         if a.op == "get_attr" and not _same_constant(first, second, str(a.target), str(b.target)):
             text = f"the constant {a.target!r} changed its values"
-            return Found(text, source, _EVAL) if any(map(_learns, a.users)) else Found(text, source)
+            return Found(text, source, _EVAL if any(map(_learns, a.users)) else _UNSEEN)
     if len(ours) != len(theirs):
         longer, recording = (ours, first) if len(ours) > len(theirs) else (theirs, second)
         extra = longer[min(len(ours), len(theirs))]
@@ -48,6 +48,11 @@ def difference(first: NodeGraph, second: NodeGraph) -> Found | None:
 _EVAL: Final = (
     "a normalisation is in training mode: call .eval() on its module, which then uses the running statistics and "
     "leaves them as they are"
+)
+_UNSEEN: Final = (
+    "what made the constant was not recorded, such as a call of compiled code (SciPy) or memory kept between entries; "
+    "write it with torch or NumPy operations, supply the equivalent with FunctionPatch, or make the value an input "
+    "or a state"
 )
 _TAKES_STATISTICS: Final = {"batch_norm": ("training", False), "instance_norm": ("use_input_stats", True)}
 """Function -> its argument, the sixth, that says whether statistics are taken of the data; and that one's default."""
