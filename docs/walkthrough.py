@@ -25,10 +25,9 @@ if TYPE_CHECKING:
 
 ROOT: Final = Path(__file__).parents[1]
 PAGE: Final = ROOT / "docs" / "changes.md"
-_PUBLISHED: Final = "dist/policy/1.0.0"
-_REFUSED: Final = "dist/.refused/policy/1.0.0"
-_PROGRESS: Final = re.compile(r"^policy 1\.0\.0: [a-z ]+\n", re.MULTILINE)
+_PROGRESS: Final = re.compile(r"^policy \d\.\d\.\d: [a-z ]+\n", re.MULTILINE)
 """What a terminal shows for a moment: the stages of a build."""
+_MANIFEST: Final = "manifests/policy.toml"
 _TIME: Final = re.compile(r"\d+\.\d s\b")
 _VARIES: Final = (
     (_TIME, "N s"),
@@ -104,14 +103,14 @@ class Project:
         output = _TIME.sub(lambda match: "N s".rjust(len(match[0])), output)
         return f"```console\n$ {line}\n{output}```\n"
 
-    def edit(self, old: str, new: str) -> str:
-        """Change the script; a block of the page with the difference."""
-        file = self.folder / "policy.py"
+    def edit(self, old: str, new: str, name: str = "policy.py") -> str:
+        """Change the script, or another file; a block of the page with the difference."""
+        file = self.folder / name
         before = file.read_text("utf-8")
         if before.count(old) != 1:
-            sys.exit(f"policy.py holds {old!r} {before.count(old)} times")
+            sys.exit(f"{name} holds {old!r} {before.count(old)} times")
         file.write_text(before.replace(old, new), "utf-8")
-        return _difference(before, file.read_text("utf-8"), "policy.py")
+        return _difference(before, file.read_text("utf-8"), name)
 
     def lock(self) -> str:
         """The text of the lock."""
@@ -150,10 +149,10 @@ def weight(project: Project) -> str:
     return refused(project)
 
 
-def refused(project: Project, python: str = sys.executable) -> str:
+def refused(project: Project, python: str = sys.executable, version: str = "1.0.0") -> str:
     """A build that the lock refuses, and what was built beside what is published."""
     built = project.leapp("leapp build", python)
-    return f"{built}\n{project.leapp(f'leapp diff {_PUBLISHED} {_REFUSED}')}"
+    return f"{built}\n{project.leapp(f'leapp diff dist/policy/{version} dist/.refused/policy/{version}')}"
 
 
 def accepted(project: Project) -> str:
@@ -187,10 +186,23 @@ def comment(project: Project) -> str:
     return f"{changed}\n{project.leapp('leapp build --explain')}\n{project.leapp('leapp lock')}"
 
 
+def version(project: Project) -> str:
+    """Another number in the script, and a step of the version that is too small."""
+    project.edit("0.5, 0.3]", "0.5, 0.35]")
+    changed = project.edit('version = "1.0.0"', 'version = "1.0.1"', _MANIFEST)
+    return f"{changed}\n{project.leapp('leapp build')}"
+
+
+def version_accepted(project: Project) -> str:
+    """The step that was asked for."""
+    changed = project.edit('version = "1.0.1"', 'version = "1.1.0"', _MANIFEST)
+    return f"{changed}\n{accepted(project)}"
+
+
 def upgrade(project: Project) -> str:
     """The same commands by the interpreter that has another torch."""
     assert project.torch_python is not None
-    return refused(project, project.torch_python)
+    return refused(project, project.torch_python, "1.1.0")
 
 
 def upgrade_accepted(project: Project) -> str:
@@ -218,14 +230,14 @@ WITH_TORCH: Final = (upgrade, upgrade_accepted)
 
 PARTS: Final[tuple[str | Made, ...]] = (
     f"""\
-# Five changes, and what they look like
+# Six changes, and what they look like
 
 <!-- Written by docs/walkthrough.py, which does all this. Change the text there. -->
 
-A policy of one node is built and locked. Then somebody changes a weight, a constant, an operation, a comment, and the
-version of torch. For each this page has what `leapp build`, `leapp diff` and `leapp lock` print, without the lines that
-show a build's progress, and with `N s` for times. [docs/locks.md](locks.md) and [docs/diff.md](diff.md) say what else
-they can.
+A policy of one node is built and locked. Then somebody changes a weight, a constant, an operation, a comment, the
+version of the policy, and that of torch. For each this page has what `leapp build`, `leapp diff` and `leapp lock`
+print, without the lines that show a build's progress, and with `N s` for times. [docs/locks.md](locks.md) and
+[docs/diff.md](diff.md) say what else they can.
 
 ```python
 {SCRIPT}```
@@ -282,6 +294,19 @@ The operation stands in the table as the model computes it, with the line that i
 The script is another file, so it was built again; the digest is the same, and the lock is met. `leapp lock` brings the
 digest of the script in the lock up to date. Nobody has to call it.
 
+## A version
+
+`LIMITS` in the script becomes `[0.5, 0.35]`, and the version in the manifest moves with it, but not far enough:
+
+""",
+    version,
+    """
+The locked bundle is that of 1.0.0, which is still in `dist/`, so what moved is told as before. Other numbers ask for
+1.1.0:
+
+""",
+    version_accepted,
+    """
 ## Another torch
 
 The same commands, with another torch in the environment and nothing else changed.
