@@ -83,7 +83,7 @@ def __getattr__(name: str) -> Any:
             if other is None:
                 raise
             raise other from None
-        from leapp.doctor import install_command
+        from leapp._source import install_command
         from leapp.errors import MissingDependencyError
 
         raise MissingDependencyError(what_for=f"leapp.{name}", package=error.name, command=install_command()) from None

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from leapp.errors import OtherPackageError
 
 NAME: Final = "leapp"
-OURS: Final = "leapp-build"
 
 
 def other_version() -> str | None:
@@ -35,7 +34,7 @@ def is_whole() -> bool:
 
 def mend_command() -> str:
     """What removes the other package, and restores what its files replaced."""
-    from leapp.init.source import find_source
+    from leapp._source import find_source
 
     pip = f"{shlex.quote(sys.executable)} -m pip"
     return f"{pip} uninstall -y {NAME} && {pip} install --force-reinstall --no-deps {find_source().pip_arguments()}"

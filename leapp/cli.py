@@ -254,7 +254,7 @@ def _answer(command: Callable[[argparse.Namespace], int], arguments: argparse.Na
 
             other = other_error(error)
             return _fault(error, arguments) if other is None else _refuse(other, arguments)
-        from leapp.doctor import install_command
+        from leapp._source import install_command
 
         # Models in ONNX run without torch, which is most of what the extra for builds brings.
         extra = "onnx" if arguments.command == "run" and error.name in _RUN_PACKAGES else "build"

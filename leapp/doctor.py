@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
-import shlex
 import sys
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -15,6 +14,7 @@ from packaging.requirements import Requirement
 from packaging.version import InvalidVersion
 
 from leapp._other import mend_command, other_version
+from leapp._source import DISTRIBUTION, install_command
 from leapp._tried import untried
 from leapp._version import __version__
 from leapp.report.text import Cell, counted
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from leapp._spec import JSON
     from leapp.report.text import Printer
 
-DISTRIBUTION: Final = "leapp-build"
 BASE: Final = "base"
 USES: Final = {
     BASE: "the command line, manifests, reading and verifying bundles",
@@ -127,16 +126,6 @@ class Diagnosis:
             },
             "install": self.command,
         }
-
-
-def install_command(extra: str = "build") -> str:
-    """What to type to get an extra, or several with commas between, into the interpreter that runs now.
-
-    It is that of the LEAPP that runs: from its URL, folder or wheel where it came from one.
-    """
-    from leapp.init.source import find_source  # it takes the name of the distribution from here
-
-    return f"{shlex.quote(sys.executable)} -m pip install {find_source().pip_arguments(extra)}"
 
 
 def diagnose(

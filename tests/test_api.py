@@ -12,8 +12,8 @@ import torch
 import leapp
 from leapp import _api, annotate, errors
 from leapp._canonical import canonical_json, sha256
+from leapp._source import install_command
 from leapp.bundle.read import load, verify
-from leapp.doctor import install_command
 from leapp.trace import current as sessions
 
 

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from leapp import cli
+from leapp._source import Source, install_command
 from leapp._tried import TRIED
 from leapp._version import __version__
-from leapp.doctor import State, diagnose, install_command, show
-from leapp.init.source import Source
+from leapp.doctor import State, diagnose, show
 from leapp.report.text import Printer
 
 HEAVY = ("torch", "numpy", "onnx", "onnxruntime", "safetensors", "rich")
@@ -239,7 +239,7 @@ def test_a_base_without_extras_is_fine_and_says_what_is_missing_for_a_build():
 
 def test_what_is_missing_comes_from_where_leapp_came(monkeypatch):
     source = Source("leapp-build[build] @ git+https://git.example/leapp.git@0123abc")
-    monkeypatch.setattr("leapp.init.source.find_source", lambda: source)
+    monkeypatch.setattr("leapp._source.find_source", lambda: source)
     wanted = "'leapp-build[dask] @ git+https://git.example/leapp.git@0123abc'"
     assert install_command("dask") == f"{sys.executable} -m pip install {wanted}"
     assert doctor(pydantic="2.14.0").command == install_command()

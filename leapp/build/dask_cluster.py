@@ -25,6 +25,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from leapp._source import install_command
 from leapp.build._context import Made
 from leapp.build._facts import tool_facts
 from leapp.build._file_digests import FileDigests
@@ -33,7 +34,6 @@ from leapp.build.dask_worker import STAGES, TAKEN, Job, build_pipeline, read_obj
 from leapp.build.result import PipelineResult, Stage
 from leapp.build.store import Store
 from leapp.bundle import read, write
-from leapp.doctor import install_command
 from leapp.errors import (
     BuildCancelledError,
     BundleFormatError,

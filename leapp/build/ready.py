@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from leapp._canonical import canonical_json, sha256
+from leapp._source import find_source
 from leapp._version import __version__
 from leapp.build._context import environment
 from leapp.build.locked import lock_of
@@ -23,7 +24,6 @@ from leapp.errors import (
     InterpreterError,
     MissingDependencyError,
 )
-from leapp.init.source import find_source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -127,7 +127,7 @@ def pin(request: SessionRequest) -> None:
     except ModuleNotFoundError as error:
         if error.name not in {"numpy", "torch"}:
             raise
-        from leapp.doctor import install_command
+        from leapp._source import install_command
 
         raise MissingDependencyError(what_for="A build", package=error.name, command=install_command()) from None
     torch.set_num_threads(request.manifest.session.threads)

@@ -104,7 +104,7 @@ def missing_library(format: ExportFormat, error: ModuleNotFoundError) -> BaseExc
     package = (error.name or "").partition(".")[0]
     if package not in _PACKAGES:
         return error
-    from leapp.doctor import install_command
+    from leapp._source import install_command
 
     return MissingDependencyError(what_for=f"The format {format.value!r}", package=package, command=install_command())
 

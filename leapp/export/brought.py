@@ -284,7 +284,7 @@ def _onnx_facts(node: str, model: BroughtModel) -> tuple[list[PurePosixPath], di
         import onnx
         from onnx import external_data_helper
     except ModuleNotFoundError as error:
-        from leapp.doctor import install_command
+        from leapp._source import install_command
 
         raise MissingDependencyError(
             what_for="Bringing an ONNX model", package="onnx", command=install_command()

@@ -114,7 +114,7 @@ def _onnxruntime() -> Any:
     try:
         import onnxruntime
     except ModuleNotFoundError as error:
-        from leapp.doctor import install_command
+        from leapp._source import install_command
 
         raise MissingDependencyError(
             what_for="Running an ONNX model", package="onnxruntime", command=install_command("onnx")

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from leapp._source import TOOL_CHAIN, find_source, versions
 from leapp.errors import ManifestError, ScriptError
 from leapp.init.chain import tool_chain, wishes_of
 from leapp.init.files import NOXFILE, VARIABLE, Action, File, manifest_file, noxfile, workflow, write_files
 from leapp.init.script import Script, read_script
-from leapp.init.source import TOOL_CHAIN, find_source, versions
 from leapp.manifest.load import find_root, load
 from leapp.report.text import Cell, counted
 

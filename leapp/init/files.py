@@ -20,9 +20,9 @@ from leapp.init.chain import installed_by, project_install
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from leapp._source import Source
     from leapp.init.chain import Chain
     from leapp.init.script import Script
-    from leapp.init.source import Source
 
 NOXFILE: Final = "noxfile.py"
 WORKFLOW: Final = ".github/workflows/leapp.yml"

@@ -146,7 +146,7 @@ def _check_installed(name: str) -> None:
         except ImportError as error:
             if not isinstance(error, ModuleNotFoundError) or error.name != module:
                 raise PictureError(name=name, why=f"{package} is installed and does not load ({error})") from error
-            from leapp.doctor import install_command
+            from leapp._source import install_command
 
             raise MissingDependencyError(
                 what_for="Drawing a pipeline", package=package, command=install_command("picture")

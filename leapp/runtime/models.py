@@ -369,7 +369,7 @@ def load_model(backend: str, path: Path, spec: NodeSpec, threads: int) -> Model:
     except ModuleNotFoundError as error:
         if error.name not in {"torch", "onnxruntime"}:
             raise
-        from leapp.doctor import install_command
+        from leapp._source import install_command
 
         advice = f"{install_command()}, or choose another format: InferenceManager(path, formats='onnx')"
         raise MissingDependencyError(

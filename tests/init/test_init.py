@@ -15,10 +15,10 @@ import yaml
 from packaging.requirements import Requirement
 
 from leapp import cli
+from leapp._source import Source
 from leapp.init.chain import tool_chain
 from leapp.init.files import Action, manifest_file, noxfile, workflow
 from leapp.init.script import Place, Script
-from leapp.init.source import Source
 from leapp.manifest.load import load_one
 
 SCRIPT = """\

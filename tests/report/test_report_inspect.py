@@ -17,8 +17,8 @@ torch = pytest.importorskip("torch")
 
 import leapp  # noqa: E402
 from leapp import annotate, cli  # noqa: E402
+from leapp._source import install_command  # noqa: E402
 from leapp.bundle import write  # noqa: E402
-from leapp.doctor import install_command  # noqa: E402
 from leapp.errors import SnippetError  # noqa: E402
 from leapp.report.facts import collect  # noqa: E402
 from leapp.report.snippets import python_snippets, snippet  # noqa: E402

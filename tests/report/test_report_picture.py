@@ -265,7 +265,7 @@ def test_a_library_that_does_not_load_costs_the_picture_alone(monkeypatch, tmp_p
 @pytest.mark.parametrize("module", ["pygraphviz", "PIL"])
 def test_what_is_missing_is_named(monkeypatch, module):
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(MissingDependencyError, match=r"leapp-build\[picture\]"):
+    with pytest.raises(MissingDependencyError, match=r"\[picture\]"):
         scene_of(pipelines.one())
 
 

@@ -8,7 +8,7 @@ import json
 import pytest
 from packaging.requirements import Requirement
 
-from leapp.init.source import Source, find_source, versions
+from leapp._source import Source, find_source, versions
 
 WHEEL = "https://x.example/leapp_build-1.2.0-py3-none-any.whl"
 COMMIT = "0123456789abcdef0123456789abcdef01234567"

@@ -6,14 +6,15 @@ import importlib.metadata
 import json
 import re
 import shlex
+import sys
 import urllib.parse
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from leapp._version import __version__
-from leapp.doctor import DISTRIBUTION
 
+DISTRIBUTION: Final = "leapp-build"
 EXTRA: Final = "build"
 TOOL_CHAIN: Final = ("torch", "numpy", "onnx", "onnxscript", "onnxruntime", "safetensors")
 """What takes part in the bytes of a bundle, and is pinned beside LEAPP."""
@@ -35,6 +36,14 @@ class Source:
         if self.editable and self.local is not None:  # without -e, a copy would take the place of the checkout
             return f"-e {shlex.quote(f'{self.local}[{extra}]')}"
         return shlex.quote(self.requirement.replace(f"{DISTRIBUTION}[{EXTRA}]", f"{DISTRIBUTION}[{extra}]", 1))
+
+
+def install_command(extra: str = EXTRA) -> str:
+    """What to type to get an extra, or several with commas between, into the interpreter that runs now.
+
+    It is that of the LEAPP that runs: from its URL, folder or wheel where it came from one.
+    """
+    return f"{shlex.quote(sys.executable)} -m pip install {find_source().pip_arguments(extra)}"
 
 
 def find_source(distribution: importlib.metadata.Distribution | None = None, package: Path | None = None) -> Source:
