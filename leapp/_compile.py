@@ -21,7 +21,7 @@ from leapp.errors import (
     RecordingsDifferError,
     ValidationError,
 )
-from leapp.pipeline.copied import played, unseen_copies
+from leapp.pipeline import copied
 from leapp.pipeline.ticks import TracedTicks, rounds
 from leapp.replay import NodeReport, causes_text
 from leapp.report.facts import collect
@@ -180,7 +180,7 @@ def _warn_of_copies(
     }
     outer = {f"{node}/{port}" for node, ports in pipeline.inputs.items() for port in ports}
     by_name = {node.spec.name: node for node in nodes}
-    for copy in unseen_copies([played(ticks.rounds, entries)], outer):
+    for copy in copied.unseen_copies([copied.played(ticks.rounds, entries)], outer):
         node, _, port = copy.input.partition("/")
         recorded = {final: name for name, final in by_name[node].names.inputs.items()}
         found = session.copy_warning(copy, by_name[node].trace, recorded[port])
