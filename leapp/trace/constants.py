@@ -296,9 +296,10 @@ class Constants:
 
         ``made_inside`` says whether its memory came into being while the node was open; None: what was noticed.
         """
-        again = self.used_again(tensor)
-        if again is not None:
-            return again
+        return self.used_again(tensor) or self.use_anew(tensor, place, made_inside)
+
+    def use_anew(self, tensor: torch.Tensor, place: Place, made_inside: bool | None = None) -> tuple[fx.Node, int, int]:
+        """The same where ``used_again`` was asked already, and gave None."""
         self._refuse_kinds(tensor, place)
         if tensor.is_neg() or tensor._is_zerotensor():
             return self._detached_copy(tensor, place)

@@ -187,7 +187,7 @@ class Call:
                 advice="Write the batch or the derivative with tensor operations, or transform outside the node.",
             )  # fmt: skip
         with no_hooks():
-            return self.recording.constants.use(thing, self.place)
+            return self.recording.constants.use_anew(thing, self.place)
 
     def _rare(self, thing: Any, kind: type) -> Any:
         if kind is list:
